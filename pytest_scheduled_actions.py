@@ -123,7 +123,7 @@ def scheduled_actions_kit(
     scheduled_actions_handlers: Sequence[Callable[..., Any]] | None,
     scheduled_actions_environ: Mapping[str, str],
 ) -> Iterator[Kit]:
-    """Provide the project on the test's own database; schedule_action() and the like use it in the test."""
+    """Provide the project on the test's own database; `schedule_action()` and its siblings use both during the test."""
     from scheduled_actions.testing import kit  # noqa: PLC0415 - runs that do not use it load nothing
 
     with kit.kit(

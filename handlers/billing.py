@@ -67,7 +67,7 @@ class CheckRenewals(BaseModel):
 
     #: Renewals within this number of days from the database's date, today included.
     days_ahead: Annotated[int, Field(ge=0, le=366)] = 30
-    #: Maximum number of reminders in this run; the next run continues with the rest.
+    #: Maximum number of reminders in this run; the next run schedules further ones.
     limit: Annotated[int, Field(ge=1, le=1000)] = 500
 
 

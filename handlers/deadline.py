@@ -14,7 +14,11 @@ from scheduled_actions.deadlines.handlers import StagePayload, miss, renew, send
 
 @action("reminder:send", transactional=True, max_attempts=10, description="Send a reminder of a deadline")
 def send_reminder(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
-    """Schedule the notifications of a reminder; return `{"notified": […]}`, with `passed_over` if any, or `Skip`."""
+    """Schedule the notifications of a reminder.
+
+    Returns:
+        `{"notified": […]}`, and `"passed_over": […]` if recipients are away; `Skip` if there is no reminder to send.
+    """
     return _send(payload, context)
 
 
@@ -22,7 +26,11 @@ def send_reminder(payload: StagePayload, context: Context) -> Skip | dict[str, A
     "escalation:send", transactional=True, max_attempts=10, description="Notify the next escalation level of a deadline"
 )
 def send_escalation(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
-    """Schedule the notifications of a level; return `{"notified": […]}`, with `passed_over` if any, or `Skip`."""
+    """Schedule the notifications of an escalation level.
+
+    Returns:
+        `{"notified": […]}`, and `"passed_over": […]` if recipients are away; `Skip` if there is no level to notify.
+    """
     return _send(payload, context)
 
 

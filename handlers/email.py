@@ -13,7 +13,7 @@ next.
 - The server refused it permanently (a wrong login, only unknown recipients): `Fail`, without another attempt.
 - The server is unavailable: the exception propagates, and the action is retried.
 
-All attempts have the same Message-ID, made from the action's id, so that a duplicate is recognised.
+All attempts have the same Message-ID, made from the action's id, so that mail servers can recognize duplicates.
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ def deliver(payload: Email, context: Context, config: Config) -> dict[str, Any]:
 
     Raises:
         Fail: The server refused the email permanently.
+        MailDeferred: The server is unavailable, or refused the email temporarily.
+        NotConfigured, ConfigInvalid, InvalidArgument: The server, the sender or the login is missing or invalid.
     """
     try:
         sent = mail.submit(compose(payload), config, name=str(context.id), timeout=context.seconds_left)

@@ -35,7 +35,7 @@ class ForEachPayload(BaseModel):
     key: str
     #: Parameters of the query.
     parameters: dict[str, str | int | float | bool | None] = {}
-    #: Maximum number of rows in this run; the next run continues with the rest.
+    #: Maximum number of rows in this run; the next run continues with the remaining rows.
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
     #: Seconds after which a row with the same key is scheduled again; None: never.
     again_after_seconds: Annotated[float, Field(gt=0, le=366 * 86400)] | None = None
@@ -55,6 +55,8 @@ def run(payload: ForEachPayload, context: Context) -> dict[str, Any]:
 
     Raises:
         Fail: The query, the action type or another argument is invalid.
+        TimeoutError: The query exceeded its time limit.
+        psycopg.Error: The database rejected the query.
     """
     try:
         return schedule_rows(

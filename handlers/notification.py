@@ -18,6 +18,13 @@ from scheduled_actions.notifications.planning import Notices
 def send(payload: Notices, context: Context) -> Skip | Snooze | dict[str, Any]:
     """Send the notifications as one message; return `{"sent", "notices", "left_out", "tried"}`.
 
-    Returns `Skip` if no notification is valid any more, `Snooze` in quiet hours and before a channel is tried again.
+    Returns `Skip` if no notification is valid any longer, and `Snooze` in quiet hours and before a channel is tried
+    again.
+
+    Raises:
+        Fail: All channels failed, the last one permanently; or the recipient is no longer allowed.
+        NoChannelYet: The last channel failed temporarily.
+        InvalidArgument: The recipient no longer resolves to a person.
+        HandlerBroken: A resolver cannot be imported, or raised an exception.
     """
     return runtime.current().sender.send(payload, context)

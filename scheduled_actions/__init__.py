@@ -138,7 +138,7 @@ __all__ = [
 
 __version__ = version.VERSION
 
-# Handlers import this package for `action` alone: the database and Flask come with the first name that needs them.
+# Modules of handlers often need only `action`: the database and Flask are imported with the first name that needs them.
 _LATER = {
     "Deadline": "scheduled_actions.deadlines.model",
     "Fact": "scheduled_actions.conditions.model",

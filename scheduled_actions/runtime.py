@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from scheduled_actions.webhooks.endpoints.service import Endpoints
 
 
-#: Variable with the URL to which ticks are reported; a secret, because its holder can fake these reports.
+#: Variable with the URL to which ticks are reported; a secret, because anyone who has it can send false reports.
 HEARTBEAT_URL = f"{configuration.PREFIX}HEARTBEAT_URL"
 #: Environment variables that are set by hosts that freeze processes between requests.
 _FREEZING = ("VERCEL", "AWS_LAMBDA_FUNCTION_NAME", "K_SERVICE")
@@ -91,7 +91,7 @@ def _imported(location: str) -> Any:  # noqa: ANN401 - a class or a function
 
 
 def _later(location: str) -> Callable[..., Any]:
-    """Return a function that calls a function `MODULE:NAME`, whose module is imported with the first call."""
+    """Return a function that calls `MODULE:NAME`, and imports the module on the first call."""
 
     def call(*values: Any, **named: Any) -> Any:  # noqa: ANN401 - those of the function
         return _imported(location)(*values, **named)
@@ -244,7 +244,7 @@ class Runtime:
     #: Lists and resends webhook deliveries.
     deliveries: _lazy[Deliveries] = _lazy("webhooks.deliveries:Deliveries", "database", "endpoint_directory")
 
-    #: Calendar feeds.
+    #: Creates, lists, renders and revokes calendar feeds.
     feeds: _lazy[Feeds] = _lazy("calendar.feeds:Feeds", "database", "schedule_rules")
 
     #: Simulates future runs.
@@ -268,7 +268,7 @@ class Runtime:
     #: Counts rejected pings.
     rejected_pings: _lazy[RejectedPings] = _lazy("operations.rejected_pings:RejectedPings", "database")
 
-    #: The calendar by page and by day.
+    #: Reads the calendar, by page or by day.
     calendar: _lazy[CalendarService] = _lazy("calendar.service:CalendarService", "database", "schedule_rules")
 
     #: Schedules actions at a time of day in each user's time zone.
@@ -360,7 +360,7 @@ class Runtime:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
-        """Limit the total time of project functions in a request; then do the planning that was deferred."""
+        """Limit the total time of project functions in a request; then run the planning that the request deferred."""
         with total_time_limit(deferred.PLANNING_CALLS * self.config.settings.function_timeout_seconds):
             yield
             if "settler" in self.__dict__:
@@ -427,7 +427,7 @@ _current_lock = threading.Lock()
 
 
 def current() -> Runtime:
-    """Return the runtime of the process: the one set with `use`, else that of the configured project.
+    """Return the runtime of the process: the one set with `use`, or else that of the configured project.
 
     The project is `SCHEDULED_ACTIONS_PROJECT`, or the working directory.
 
@@ -442,7 +442,7 @@ def current() -> Runtime:
 
 
 def use(runtime: Runtime | None) -> Runtime | None:
-    """Set the runtime of the process, None to reset it; return the previous one."""
+    """Set the runtime of the process, and return the previous one; None unsets it."""
     global _current
     with _current_lock:
         before, _current = _current, runtime
@@ -450,9 +450,10 @@ def use(runtime: Runtime | None) -> Runtime | None:
 
 
 def stop_on_sigterm() -> None:
-    """After SIGTERM, start no further actions; then call the previous signal handler, or exit if there was none.
+    """Install a SIGTERM handler that starts no further actions, and then calls the previous handler.
 
-    Does nothing outside the main thread.
+    If SIGTERM had its default action, the process exits with status 143; if it was ignored, the process continues. Does
+    nothing outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         return

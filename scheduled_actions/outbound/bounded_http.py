@@ -48,11 +48,11 @@ class Limits:
     ends_at: float
     #: Seconds for each address of the host, and for the TLS handshake.
     connect_timeout: float
-    #: A connection made under one reach is never reused under another.
+    #: The addresses that may be reached; a connection made under one reach is never reused under another.
     reach: Reach
 
     def seconds_left(self) -> float:
-        """Return the remaining time.
+        """Return the remaining time in seconds, at most one day.
 
         Raises:
             TimeoutError: The deadline has passed.
@@ -110,7 +110,8 @@ def exchange(
     If the block reads the body to its end, this thread's next request to the host can reuse the connection.
 
     Raises:
-        OSError: The connection failed or was lost, timed out (`TimeoutError`), or the host has a forbidden address.
+        OSError: The connection failed, was lost or timed out (`TimeoutError`); the host has a forbidden address
+            (`AddressForbidden`); or the proxy refused the connection (`ProxyRefused`).
         http.client.HTTPException: The response is not HTTP.
         ValueError: The host name or a header is invalid.
     """
@@ -194,7 +195,7 @@ class _TimedFile(io.RawIOBase):
 def _idle_connection(origin: _ConnectionKey) -> socket.socket | None:
     """Remove an idle connection to the host from the pool and return it; None if there is no usable one."""
     sock, used_at = _this_thread.idle.pop(origin, (None, 0.0))
-    # Data before a request means that the other end has closed the connection.
+    # An idle connection is readable only if the other end has closed it, or has sent data that belongs to no request.
     if sock is not None and (monotonic() - used_at > IDLE_SECONDS or _is_readable(sock)):
         sock.close()
         return None
@@ -269,7 +270,11 @@ def _connect(info: Any, limits: Limits) -> socket.socket:  # noqa: ANN401 - an e
 
 
 def _tunnel(proxies: Sequence[Any], info: Any, limits: Limits) -> socket.socket:  # noqa: ANN401 - an entry of getaddrinfo
-    """Connect through the proxy to a checked IP address; given the host name, the proxy would resolve it again."""
+    """Connect through the proxy to a checked IP address; a proxy that gets the host name would resolve it again.
+
+    Raises:
+        ProxyRefused: The proxy responded with a status other than 2xx.
+    """
     address, port = info[4][:2]
     target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     sock = _first_success(proxies, lambda proxy: _connect(proxy, limits))
@@ -282,7 +287,11 @@ def _tunnel(proxies: Sequence[Any], info: Any, limits: Limits) -> socket.socket:
 
 
 def _proxy_status(sock: socket.socket, limits: Limits) -> str:
-    """Read the head of the proxy's response; return its status line."""
+    """Read the head of the proxy's response; return its status line.
+
+    Raises:
+        ProxyRefused: The head is incomplete, or longer than `_PROXY_HEAD_LIMIT`.
+    """
     head = b""
     # Byte by byte, because the receiver's data follows the head.
     while not head.endswith(b"\r\n\r\n"):

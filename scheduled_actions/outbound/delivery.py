@@ -145,7 +145,7 @@ def check_tenant_url(url: str) -> str:
 
 
 def _is_resolvable(host: str) -> bool:
-    """Whether a resolver accepts the host: no empty or overlong label; letters, digits, `-` and `_`."""
+    """Return whether a resolver accepts the host: no empty or overlong label; letters, digits, `-` and `_`."""
     try:
         return ":" in host or re.fullmatch(r"[A-Za-z0-9_.-]+", host.encode("idna").decode()) is not None
     except UnicodeError:
@@ -153,7 +153,7 @@ def _is_resolvable(host: str) -> bool:
 
 
 def _is_numeric(host: str) -> bool:
-    """Whether a resolver parses the host as an IP address; the last label decides (WHATWG URL standard)."""
+    """Return whether a resolver parses the host as an IP address; the last label decides (WHATWG URL standard)."""
     return ":" in host or re.fullmatch(r"[0-9]+|0x[0-9a-f]*", host.rpartition(".")[2].lower()) is not None
 
 
@@ -170,7 +170,7 @@ def retry_after(headers: Mapping[str, str] | http.client.HTTPMessage, *, now: da
     """
     value = headers.get("Retry-After", "").strip()
     if re.fullmatch(r"[0-9]+", value):
-        # Nine digits exceed the limit anyway; int() refuses thousands of digits.
+        # Nine digits are more than the limit needs; int() raises an error for thousands of digits.
         delay = timedelta(seconds=int(value.lstrip("0")[:9] or "0"))
     else:
         until = _http_date(value)

@@ -50,7 +50,7 @@ substitute: Substitute | None = None
 @contextmanager
 def replaced(by: Substitute) -> Iterator[None]:
     """Replace the network with a substitute inside the block, for the whole process."""
-    global substitute  # noqa: PLW0603 - the runner's threads send
+    global substitute  # noqa: PLW0603 - handler threads use it, too
     before, substitute = substitute, by
     try:
         yield

@@ -1,7 +1,7 @@
 """Limit the addresses that outbound requests may reach: the public internet, and networks allowed in the settings.
 
 A receiver's address is user input. It must not give access to hosts that only this machine can reach: the machine
-itself, its private networks, the cloud's metadata service.
+itself, its private networks, and the metadata service of the cloud.
 """
 
 import functools

@@ -30,8 +30,8 @@ class Databases:
         dsn: Address of the server, with a role that may create databases; other databases are not changed.
         prepare: Creates the application's own tables in the template, on a connection in autocommit mode; called once.
         template: The template's name, if several processes share it; None: one for this process, dropped at the end.
-        copies_files: Clone by copying files: less than half the work if the server's files are in memory, and slow
-            if they are on a disk that is synchronised. Postgres 15 or newer.
+        copies_files: Whether to clone by copying files, which needs Postgres 15 or newer. It is less than half the work
+            if the server's files are in memory, but slow if each write is flushed to a disk.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Databases:
         return self._name
 
     def _create_template(self) -> None:
-        # Renamed when complete: a process that fails half-way leaves no template.
+        # Renamed when complete, so that a process that fails leaves no incomplete template under this name.
         unfinished = f"{self._name}_half"
         self._drop(unfinished)
         self._run("create database {}", unfinished)
@@ -95,7 +95,7 @@ class Databases:
         try:
             self._run("drop database if exists {} with (force)", name)
         except psycopg.errors.InsufficientPrivilege:
-            # Only a superuser may force an autovacuum worker out. Without force, Postgres ends the worker itself.
+            # Only a superuser may end an autovacuum worker with `force`. Without it, Postgres ends the worker.
             self._run("drop database if exists {}", name)
 
     def _run(self, statement: LiteralString, *names: str) -> None:

@@ -84,11 +84,11 @@ def matching(expected: Expectation, actions: Sequence[Action], *, count: int | N
     Args:
         expected: The expectation.
         actions: All actions.
-        count: How many should match; None: at least one.
+        count: The expected number of matching actions; None: at least one.
 
     Raises:
-        AssertionError: Another number of actions matches; the message lists the first matching actions and, if too few
-            match, the most similar others with their differences.
+        AssertionError: A different number of actions matches; the message lists the first matching actions and, if too
+            few match, the most similar others with their differences.
     """
     found = [action for action in actions if not expected.differences(action)]
     if len(found) == count or (count is None and found):

@@ -20,8 +20,8 @@ from scheduled_actions.testing.clock import Clock, check_aware
 from scheduled_actions.testing.expectations import Expectation, matching
 from scheduled_actions.testing.network import CapturedWebhooks, CapturingNetwork
 
-#: Maximum number of ticks at one instant, and seconds in which each may start actions: otherwise, a handler that
-#: snoozes without delay would never let a test end.
+#: Maximum number of ticks at one instant, and seconds in which each may start actions. Without these limits, a handler
+#: that snoozes without delay would keep a test running forever.
 _TICKS_MOST, _RUN_SECONDS = 10, 5.0
 #: Maximum number of instants in one `run_until`.
 _STEPS_MOST = 10_000
@@ -51,7 +51,7 @@ class Kit:
         self.clock = Clock(runtime.database)
 
     def answer_get(self, url: str, document: Any, *, status: int = 200) -> None:  # noqa: ANN401 - any JSON
-        """Answer conditions that request this URL with a JSON document from now on; before, the connection fails."""
+        """Set the JSON answer to conditions that request this URL; without an answer, the connection is refused."""
         self._answers[url] = status, json.dumps(document).encode()
 
     def actions(self) -> list[Action]:
@@ -71,7 +71,7 @@ class Kit:
 
         Raises:
             InvalidArgument: The instant has no time zone.
-            AssertionError: A due action cannot be started, something is still due after ten ticks, or the setting
+            AssertionError: A due action cannot be started, actions are still due after ten ticks, or the setting
                 `enabled` is false.
         """
         if isinstance(at, timedelta):
@@ -151,7 +151,7 @@ class Kit:
                 raise AssertionError(f"due actions cannot be started:\n{errors}")
             if not report.remaining or not report.processed:
                 return
-        raise AssertionError(f"something is still due after {_TICKS_MOST} ticks: does a handler snooze without delay?")
+        raise AssertionError(f"actions are still due after {_TICKS_MOST} ticks: does a handler snooze without delay?")
 
 
 #: The state of an action that never ran.
@@ -171,7 +171,9 @@ def kit(
     handlers: Sequence[Callable[..., Any]] | None,
     environ: Mapping[str, str],
 ) -> Iterator[Kit]:
-    """Yield a test's access to its project; until the block ends, it is the project of the process, without a network.
+    """Yield a test's access to its project.
+
+    Until the block ends, the runtime of the process is that of the project, and the network is replaced.
 
     Args:
         project: The directory with `handlers/` and `scheduled_actions.toml`.

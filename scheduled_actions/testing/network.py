@@ -1,4 +1,4 @@
-"""Capture what would leave the process of a test: webhook deliveries, notices and emails."""
+"""Capture the outbound traffic of a test: webhook deliveries, notices and emails."""
 
 import json
 import threading
@@ -103,7 +103,7 @@ class CapturedWebhooks(list[CapturedWebhook]):
         headers: Mapping[str, str] | None = None,
         body: str = "",
     ) -> None:
-        """Prepare the answer to deliveries from now on; answers with `times` are used in the order they were prepared.
+        """Prepare the answer to later deliveries; answers with `times` are used in the order they were prepared.
 
         Args:
             status: None closes the connection without an answer.

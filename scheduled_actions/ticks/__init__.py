@@ -91,13 +91,14 @@ class Processor:
     ) -> TickReport:
         """Process due actions within the time limit; return a report.
 
-        Nothing is done if the report is not `enabled`, or `busy`: another tick is running, or the process is stopping.
+        Nothing was done if the report has `enabled` false (by the settings) or `busy` true (another tick is running, or
+        the process is stopping).
 
         Args:
             caller: Name of the caller, stored in the tick's row.
             host_seconds: The host's time limit for this call, in seconds; None: only the setting applies.
             lingers: Whether to wait up to `linger_seconds` for further actions to become due.
-            linger_holder: The id of the listener that runs this tick; None: no listener runs it.
+            linger_holder: The id of the listener that runs this tick; None without a listener.
             is_gone: Returns whether the caller has closed its connection, stored in the tick's row; None if unknown.
 
         Raises:
@@ -105,6 +106,7 @@ class Processor:
                 claimed are rescued when their lease has ended.
             SchemaOutdated: The database has not been migrated to the schema of this code.
             SchemaUnreleased: An unreleased build created the tables.
+            psycopg.Error: The database rejected a statement of the tick.
         """
         state = self.state
         started = state.monotonic()

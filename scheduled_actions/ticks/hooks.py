@@ -1,6 +1,6 @@
 """The hooks through which features extend a tick. `runtime.py` registers them; the code of a tick handles actions only.
 
-Hooks of claiming transactions are in `actions.claims`, those of settling and cancelling ones in `actions.hooks`.
+The hooks of claiming transactions are in `actions.claims`, those of settlements and cancellations in `actions.hooks`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Prune: TypeAlias = "Callable[..., int]"
 #: By id: the result of an action whose condition does not hold, or the external checks that a condition still needs.
 Evaluated: TypeAlias = "Mapping[UUID, AttemptResult | PendingCheck]"
-#: Evaluates the conditions of claimed actions. Not in a transaction.
+#: Evaluates the conditions of claimed actions; called outside any transaction.
 Evaluate: TypeAlias = "Callable[[Sequence[Claimed], Do], Evaluated]"
 #: Returns the outcome of an action after its external checks; None to start its handler. Called on a handler thread.
 CheckExternal: TypeAlias = "Callable[[PendingCheck, Claimed, Do], AttemptResult | None]"
@@ -90,11 +90,11 @@ class Hooks:
     evaluate: Evaluate
     #: Runs before the handler is called.
     check_external: CheckExternal
-    #: Run before the handler is called, in this order.
+    #: Run before each handler is called, in this order.
     around_attempt: tuple[AttemptHook, ...] = ()
     #: Run with each prune: at the end of a tick that found old rows, and by `maintenance:prune`.
     prune: tuple[Prune, ...] = ()
-    #: Called for each tick with the function that wakes the tick when some of the work has finished.
+    #: Creates the background work of a tick; called with the function that wakes the tick when work has finished.
     background: Callable[[Callable[[], None]], BackgroundWork]
     #: Returns the next occurrence of a schedule's rule after an instant, for `Context`; None if there is none.
     next_occurrence: Callable[[UUID, datetime], datetime | None]

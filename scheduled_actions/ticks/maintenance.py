@@ -29,7 +29,7 @@ BATCH_SIZE = 500
 _MAX_LOCKED = 4
 #: Maximum number of finished actions pruned by one tick: with a tick per minute, enough for two million a day.
 _MAX_PRUNED = 1500
-#: Changes processed by one statement; few, because other ticks that evaluate the same actions wait for it.
+#: Number of changes processed by one statement; low, because other ticks that evaluate the same actions wait for it.
 _WAKE_BATCH = 100
 #: After this time the tick settles finished attempts before it wakes further actions.
 _WAKE_SECONDS = 0.5
@@ -55,7 +55,11 @@ class Maintenance:
     def rescue(self, connection: Connection) -> list[RescuedAction]:
         """Rescue a batch of actions with expired leases; charge an attempt to those whose handlers had started.
 
-        An action without attempts left fails; the others become pending again. Ticks that did not finish are closed.
+        An action without attempts left fails; the others become pending again. A tick that did not finish is closed
+        when all of its actions are rescued.
+
+        Returns:
+            The actions whose claim was still valid; an action whose row is locked is left to a later rescue.
         """
         rescued = contain(partial(self._rescue_together, connection), partial(self._rescue_each, connection))
         for lease, status, _ in rescued:
@@ -63,7 +67,8 @@ class Maintenance:
                 "action.rescued id=%s action_type=%s started=%s status=%s",
                 lease.id, lease.action_type, lease.was_started, status,
             )  # fmt: skip
-        # In transactions of their own: schedules are locked before actions. The sweep repairs what a crash leaves.
+        # In separate transactions, because schedules have to be locked before actions. If the process crashes before
+        # this, the sweep plans the missing occurrences.
         self.state.settler.settled_apart(
             connection,
             [SettledAction(lease.id, lease.schedule_id) for lease, _, _ in rescued],
@@ -124,7 +129,7 @@ class Maintenance:
         return self.state.database.do(partial(self.prune_on, limit=limit))
 
     def prune_on(self, connection: Connection, *, limit: int) -> int:
-        """Prune as `prune` does, on a connection in autocommit mode: each batch commits on its own."""
+        """Prune as `prune` does, on a connection in autocommit mode, so that each batch commits separately."""
         pruned, is_batch_full = 0, True
         while is_batch_full and pruned < limit:
             batch_size = min(BATCH_SIZE, limit - pruned)
@@ -241,9 +246,9 @@ class TickMaintenance:
         return self._found.is_recorded
 
     def begin(self, connection: Connection) -> None:
-        """Run the maintenance steps that have work, before the claims; a step that fails prevents no other."""
+        """Run the maintenance steps that have work, before the claims; a failed step does not prevent the others."""
         state, found = self._state, self._found
-        assert found is not None  # noqa: S101 - looked before
+        assert found is not None  # noqa: S101 - set by `finds_nothing`
         if not state.had_first_tick:
             steps = (NamedStep("first_tick", self._maintenance.first_tick), *state.hooks.prepare)
             refused = [name for name, run in steps if not self._try(name, run, connection)]
@@ -308,7 +313,7 @@ class TickMaintenance:
             self.has_wakes_left = waits.wake_each(connection, most=_WAKE_BATCH) == _WAKE_BATCH
 
     def _report_cycles(self, connection: Connection) -> None:
-        """Report actions that wait for one another forever: created by SQL, or by the retry of a finished action."""
+        """Report cycles of actions that wait for one another forever; SQL or the retry of an action can create them."""
         from scheduled_actions.actions.evaluation import cycles_among_waiting  # noqa: PLC0415 - as above
 
         for cycle in cycles_among_waiting(connection, most=_MAX_CYCLES):

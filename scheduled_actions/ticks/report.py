@@ -51,7 +51,7 @@ class TickReport:
     enabled: bool = True
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields of the answer; `enabled` only if it is false."""
+        """Return the fields of the answer; `enabled` is left out if it is true."""
         return {name: value for name, value in asdict(self).items() if name != "enabled" or not value}
 
     def counts(self) -> dict[str, int]:
@@ -95,7 +95,12 @@ class TickReport:
     def run_step(self, subject: str, step: Callable[[], object], *, event: str = "") -> bool:
         """Run a step, and return whether it succeeded; log and add the error that it raises.
 
-        An error for which `is_outage` is true is raised unchanged: no later step could succeed.
+        An error for which `is_outage` is true is raised unchanged, because no later step could succeed.
+
+        Args:
+            subject: The name of the step, for the error.
+            step: The function to call.
+            event: Name of the log event; by default `<subject>.refused`.
         """
 
         def run() -> bool:
@@ -158,7 +163,7 @@ BUCKETS: dict[str, tuple[float, ...]] = {
 OTHER_TYPES = "(other)"
 #: The label of endpoints stored in the database: teams could create any number of them.
 OTHER_ENDPOINTS = "(database)"
-#: The last part of a histogram, which is not a bucket.
+#: The part of a histogram that contains the sum of its values; the other parts are buckets.
 SUM = "sum"
 _DELIVERY = "webhook:send"
 #: The buckets of each histogram, named by their upper bounds.

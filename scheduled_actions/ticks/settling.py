@@ -24,13 +24,13 @@ from scheduled_actions.database.boundary import TEMPORARY_ERRORS, Result, contai
 from scheduled_actions.ticks.attempts.attempt import Attempt, RunningTick, outcome_name
 from scheduled_actions.ticks.maintenance import fail_action
 
-#: After waiting for this number of locked rows, one by one, the rest of a batch is left for the next settlement.
+#: After waiting for this number of locked rows, one by one, the remaining results are left for the next settlement.
 _MAX_LOCKED = 8
 
 
 @dataclass(slots=True)
 class WriteResult:
-    """The attempts whose results a statement wrote or kept back, and what the tick may do next."""
+    """The attempts whose results were written or kept back, and whether the tick may start or claim more."""
 
     #: Whether the announced attempts may start.
     is_announced: bool = False
@@ -60,13 +60,19 @@ class ResultWriter:
         self._metrics = tick.state.metrics
         #: The database's time at zero of the monotonic clock, in epoch seconds.
         self._epoch = tick.row.started_at.timestamp() - tick.begun
-        #: The numbers of announcements: one that arrives late, after its connection was lost, has a lower number.
+        #: The numbers of announcements. If one reaches the database late, after its connection was lost, its number is
+        #: lower than that in the tick's row, and it is ignored.
         self.announcements = count(1)
         #: The ids announced last; None if they are unknown.
         self._announced: list[UUID] | None = None
 
     def settle(self, attempts: list[Attempt], *, running: list[UUID]) -> WriteResult:
-        """Write results, and announce the attempts that are in flight afterwards, in one statement if possible."""
+        """Write results, and announce the attempts in flight, in one statement if possible.
+
+        Args:
+            attempts: The attempts whose results are written.
+            running: The ids of all actions in flight after that; an empty list at the end of the tick.
+        """
         completions = self._tick.completions(attempts)
         if completions is None and any(attempt.is_waiting for attempt in attempts):
             return self._settle_apart(attempts, running)
@@ -103,7 +109,7 @@ class ResultWriter:
         written = WriteResult(done.announced)
         if done.lost:
             for attempt in attempts:
-                # Its schedule was changed while it ran, and waits for its end now.
+                # The claim was lost, or the schedule was changed while the action ran, and waits for its end now.
                 attempt.is_awaited = attempt.claimed.schedule_id is not None and attempt.claimed.id in done.lost
             if changed := [attempt for attempt in attempts if attempt.is_awaited]:
                 written = self.settle(changed, running=running)
@@ -112,7 +118,7 @@ class ResultWriter:
             for attempt in attempts:
                 self._count(attempt, None if attempt.claimed.id in done.lost else Status.COMPLETED)
             return written
-        # As `_count` does it, where all have completed and nothing is logged.
+        # The same as `_count` for each attempt, if all have completed and nothing is logged.
         self._tick.report.succeeded += len(attempts)
         for attempt in attempts:
             self._record_duration(attempt)
@@ -175,13 +181,14 @@ class ResultWriter:
         """Settle each result separately, so that a refused outcome or a locked row does not affect the others."""
         log.warning("tick.group_refused tick_id=%s error=%s", self._tick.row.id, reason_of(error))
         written = WriteResult()
-        # In a series the schedule may be what is locked: then the outcome is written, and the schedule's step deferred.
+        # In a series, the locked row may be that of the schedule: the outcome can be written without it, and the
+        # schedule's step is deferred.
         was_waited_for = (
             len(attempts) == 1 and attempts[0].claimed.schedule_id is None and isinstance(error, TEMPORARY_ERRORS)
         )
         for tried, attempt in enumerate(attempts):
             if was_waited_for or len(written.kept_back) == _MAX_LOCKED:
-                # Each lock was waited for. The results behind come first the next time.
+                # Waiting for more locks would take too long. The results not tried here come first in the next batch.
                 written.kept_back = attempts[tried:] + written.kept_back
                 break
             written.add(self._settle_alone(attempt))
@@ -247,12 +254,12 @@ class ResultWriter:
         self._record_duration(attempt)
         name = outcome_name(outcome)
         if status is None:
-            # After a lost connection the first try may have written it: then nothing is stale.
+            # After a lost connection, the first try may have written the result, so that it is not stale.
             if not self._tick.connection.was_repeated:
                 log.warning("action.stale id=%s action_type=%s outcome=%s", claimed.id, claimed.action_type, name)
             return
         if attempt.has_returned and claimed.lock_group is not None:
-            # The handler returned before this was written: its lock group need not be held any longer.
+            # The abandoned handler has returned, so its lock group can be freed before the lease ends.
             self._tick.connection.do(partial(settling.end_linger, action_id=claimed.id))
         if isinstance(outcome, Released):
             return

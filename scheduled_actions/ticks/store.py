@@ -118,7 +118,18 @@ def find_work(
 def begin_tick(
     connection: Connection, tick_id: UUID, *, lease_seconds: float, caller: str, budget: Mapping[str, float]
 ) -> TickRow:
-    """Insert the tick's row; calling this again with the same id changes nothing."""
+    """Insert the tick's row; calling this again with the same id changes nothing.
+
+    Args:
+        connection: In autocommit mode.
+        tick_id: The id of the tick.
+        lease_seconds: Seconds from now until the leases of the tick end.
+        caller: The caller, stored in the row.
+        budget: The time limits, stored in the row.
+
+    Returns:
+        The id, the start of the tick and the end of its leases.
+    """
     return TickRow(
         tick_id,
         *sql.run_one(
@@ -133,7 +144,7 @@ def begin_tick(
 
 
 def cancel_requests(connection: Connection, ids: Collection[UUID]) -> set[UUID]:
-    """Return which of these running actions were asked to stop."""
+    """Return the ids of those running actions whose cancellation was requested."""
     return {row[0] for row in sql.run(connection, "cancel_requests", {"ids": uuids(ids)})}
 
 
@@ -158,7 +169,16 @@ def finish_tick(
     metrics: MetricsBuffer | None = None,
     announcement: int = 0,
 ) -> None:
-    """Write the outcome of the tick, and add its metrics; do nothing if the tick made a later announcement."""
+    """Write the end of the tick, and add its metrics; do nothing if the row has a later announcement.
+
+    Args:
+        connection: In autocommit mode.
+        tick: The row of the tick.
+        outcome: `finished`, or `hung_up` if the caller closed its connection.
+        counts: The counts of the report and notes about callers, stored in the row.
+        metrics: The values to add; None without metrics.
+        announcement: The number of this announcement; a row with a higher number is not changed.
+    """
     parameters = {"tick_id": tick.id, "outcome": outcome, "counts": json.dumps(counts), "announcement": announcement}
     if metrics is None:
         sql.run(connection, "finish_tick", parameters)

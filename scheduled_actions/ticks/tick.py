@@ -34,7 +34,7 @@ class Tick:
         caller: The caller of the tick, and when the tick began.
         host_seconds: The host's time limit in seconds; None: only the setting applies.
         lingers: Whether the tick waits for actions to become due.
-        linger_holder: The id of the listener that runs this tick; None: no listener runs it.
+        linger_holder: The id of the listener that runs this tick; None without a listener.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class Tick:
                 a ping that was answered `busy`. If so, the tick claims again, because actions may have become due after
                 its last claim; if not, the next tick may begin.
         """
-        # The last settlement begins when the answer is due: the connection is cancelled in the middle of the margin.
+        # The last settlement begins at `answer_by`. If it takes longer than half of the margin, it is cancelled: the
+        # other half is left for the answer.
         cancel_at = self._budget.answer_by + ANSWER_MARGIN_SECONDS / 2
         self._connection = RetryingConnection(self._state.database, self._state.monotonic, cancel_at)
         with self._state.watchdog.guards(cancel_at, self._connection.cancel):
@@ -153,7 +154,8 @@ class Tick:
         """Settle, start attempts, claim ahead, and wait for the next result.
 
         Returns:
-            False when nothing is in flight and nothing more may start.
+            False when nothing is in flight, nothing more may start, and there is nothing to wait for. If results could
+            not be written, True until the answer is due.
         """
         wave = self._claimer.next_wave() if self._claimer.ready and self._may_start() else []
         if self._in_flight.unwritten or wave:
@@ -247,7 +249,7 @@ class Tick:
         if self._linger_lease.has_wakes:
             self._connection.do(self._maintenance.wake)
             self._connection.do(self._linger_lease.look)
-            # What is due now was not when the last claim got nothing.
+            # The last claim could not get the actions woken here, so its result must not delay the next claim.
             self._claimer.has_claimed = True
 
     def _wake(self) -> None:
@@ -262,7 +264,7 @@ class Tick:
         if self._settle(running=self._in_flight.ids):
             self._in_flight.start(wave)
         else:
-            # The leases ended while the process was frozen: no further attempt may start.
+            # The announcement could not be written, or the leases ended while the process was frozen.
             self._may_announce = False
             self._in_flight.release(wave)
 
@@ -315,7 +317,8 @@ class Tick:
         self._is_counted = True
         self._connection.do(self._prune_and_count)
         if self._in_flight.unwritten:
-            # Their rows were locked until the end: the tick's row stays open, so that a rescue knows what had started.
+            # Their rows were locked until the end. The tick's row stays open, so that a rescue charges the attempts
+            # whose handlers had started.
             log.warning("tick.unwritten tick_id=%s outcomes=%d", self._row.id, len(self._in_flight.unwritten))
         else:
             # If the tick's row stays open, the next rescue closes it.

@@ -31,7 +31,7 @@ HEADER = "x-scheduled-actions-wake"
 _ANSWER_SECONDS = 90.0
 #: An action that the caller's transaction has not committed within this time is left to the cron job.
 _COMMIT_SECONDS = 60.0
-#: Maximum number of uncommitted actions; others are left to the tick that these wake, or to the cron job.
+#: Maximum number of uncommitted actions; further ones are left to the tick that these wake, or to the cron job.
 _MAX_UNCOMMITTED = 1_000
 #: Pause between two checks for uncommitted actions: initial and maximum value.
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 1.0
@@ -70,7 +70,7 @@ class TickWaker:
         self._pid = os.getpid()
         self._is_wanted = False
         self._is_sending = False
-        #: Actions that may not be committed yet, each with the monotonic time at which to stop looking for it.
+        #: Actions that may not be committed yet, each with the time on the monotonic clock after which it is forgotten.
         self.uncommitted: dict[UUID, float] = {}
 
     @property
@@ -101,7 +101,7 @@ class TickWaker:
 
     def _start(self) -> None:
         if self._pid != os.getpid():
-            # After a fork the thread is the parent's.
+            # A forked child has no such thread: threads exist only in the parent.
             self._pid, self._thread = os.getpid(), None
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="scheduled-actions-wake", daemon=True)
@@ -175,7 +175,7 @@ class TickWaker:
         return {
             signing.ID_HEADER: message_id,
             signing.TIMESTAMP_HEADER: str(timestamp),
-            # With each accepted secret, because during a rotation the receiver may know either.
+            # Signed with each accepted secret: during a rotation the receiver may have only one of them.
             signing.SIGNATURE_HEADER: signing.sign(
                 self._secret.accepted, message_id=message_id, timestamp=timestamp, body=b""
             ),
@@ -204,7 +204,7 @@ class Listener:
         self._report = report
         self._holder = f"{LISTENER}{uuid4()}"
         self._is_stopping = threading.Event()
-        #: Set when something may have become due.
+        #: Set when actions may have become due.
         self._is_notified = threading.Event()
         self._on_notification: Callable[[], object] = self._is_notified.set
 
@@ -263,7 +263,7 @@ class Listener:
                 with self._database.connect() as connection:
                     if not self._is_heard(connection):
                         self._report(
-                            "no notifications arrive (is there a pooler?): looking for due actions every second instead"
+                            "no notifications arrive, perhaps because of a pooler; looking for due actions each second"
                         )
                         return
                     if not was_reported:

@@ -62,7 +62,7 @@ class SingleFlight:
             return self._holder
 
     def _take_over(self, patience_seconds: float) -> bool:
-        """Wait until the holder has released the token; return False if it does not, or a later ping is waiting."""
+        """Wait until the holder has released the token; return False if it does not in time, or a later ping waits."""
         me = self._successor = object()
         self._changed.notify_all()
         self._changed.wait_for(lambda: self._holder is None or self._successor is not me, patience_seconds)
@@ -119,7 +119,7 @@ class SingleFlight:
 
 
 class Watchdog:
-    """Enforces the time limits of all ticks of a process on one thread; one thread per tick would double its cost.
+    """Enforces the time limits of all ticks of a process on one thread; a thread per tick would double a tick's cost.
 
     Args:
         monotonic: A monotonic clock, in seconds.
@@ -133,13 +133,13 @@ class Watchdog:
         self._pid = os.getpid()
         self._changed = threading.Condition(threading.Lock())
         self._thread: threading.Thread | None = None
-        #: By guard: when to call which function.
+        #: By guard: the time limit on the monotonic clock, and the function to call then.
         self._guards: dict[object, tuple[float, Callable[[], None]]] = {}
         self._sleeps_until = math.inf
 
     @contextmanager
     def guards(self, until: float, act: Callable[[], None]) -> Iterator[None]:
-        """Call `act` once, on the watchdog's thread, if the block lasts longer than `until`.
+        """Call `act` once, on the watchdog's thread, if the block has not ended by `until`.
 
         Args:
             until: The time limit, on the monotonic clock.
@@ -209,6 +209,7 @@ class WorkerState:
     metrics: MetricsBuffer | None = None
     #: Returns the outcome of the last heartbeat of this process; None: no heartbeat.
     heartbeat_outcome: Callable[[], str] | None = None
+    #: Whether all steps that prepare the first tick have succeeded.
     had_first_tick: bool = False
     #: When the next sweep of this process is due, on the monotonic clock.
     next_sweep: float = float("-inf")
@@ -257,18 +258,21 @@ class LingerLease:
         )
 
     def acquire(self, connection: Connection) -> None:
-        """Take the lease over from any tick, but not from another listener; do nothing once the lease is lost."""
+        """Take the lease over from any tick, but not from an active listener; do nothing once the lease is lost."""
         self._is_holder = self._is_holder and tick_store.acquire_linger_lease(connection, self._holder)
 
     def look(self, connection: Connection) -> None:
-        """Look up what is due now and next, and whether the lease is held; a listener also renews the lease."""
+        """Look up whether actions are due, when the next one is, and whether the lease is held.
+
+        If a listener holds the lease, it is renewed first.
+        """
         if self._holder.startswith(LISTENER):
             self.acquire(connection)
         window_seconds = self._budget.linger_until - self._budget.started
         found = tick_store.find_upcoming(connection, self._holder, window_seconds=window_seconds)
         self._is_holder = self._is_holder and found.is_holder
         self._is_due, self.has_wakes = found.is_due, found.has_wakes
-        # Read after the statement: no tick starts an action before it is due by the database's clock.
+        # The clock is read after the statement, so that no action starts before it is due by the database's clock.
         self._looked_at = self._state.monotonic()
         self.next_due = None if found.seconds is None else self._looked_at + found.seconds
 

@@ -289,7 +289,7 @@ class InFlightAttempts:
             return
         attempt.abort()
         attempt.ended = self._state.monotonic()
-        # Read now that it can no longer start: a moment ago it might still have been waiting.
+        # Read only after `abandon`: before that, a thread could still start the attempt.
         if attempt.started is not None or reason is None:
             attempt.result = AttemptResult(attempt.timeout_outcome(reason))
         self._end(attempt)

@@ -113,7 +113,8 @@ class AttemptRunner:
         except EndedEarly as ended:
             return ended.result
         except BaseException as error:
-            # For example SystemExit in a validator: its thread would be lost, and the action would time out.
+            # For example SystemExit in a validator: if it ended the thread, the attempt would have no result until its
+            # timeout.
             log.exception("action.broken id=%s action_type=%s", attempt.claimed.id, attempt.claimed.action_type)
             return AttemptResult(Failed(f"it could not be run: {describe(error)}"))
 
@@ -167,7 +168,7 @@ class AttemptRunner:
         """Return the handler; import its module and call its own retry policy before the time of the attempt begins.
 
         Raises:
-            EndedEarly: The attempt was abandoned in the meantime.
+            EndedEarly: The attempt was abandoned during the import or the call of the policy.
             HandlerBroken: The handler cannot be loaded.
             UnknownActionType: This build has no handler for the type.
         """
@@ -194,9 +195,9 @@ class AttemptRunner:
     def _ask_retry_policy(self, attempt: Attempt, policy: retry.RetryPolicy) -> None:
         """Call the project's retry policy, and store the delay for the case that this attempt fails.
 
-        Skipped if the action has its own policy or no attempt is left. The call comes before the handler's, so that the
-        delay is also known after a timeout. A policy that
-        raises, hangs or returns no delay is replaced by the project's default policy.
+        Does nothing if the action has its own policy or no attempt is left. The policy is called before the handler, so
+        that the delay is also available after a timeout. If the policy raises, hangs or returns no delay, the default
+        policy of the project applies.
         """
         number = attempt.claimed.attempts + 1
         if attempt.claimed.retry_text is not None or number >= attempt.max_attempts:

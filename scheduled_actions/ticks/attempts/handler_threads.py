@@ -50,7 +50,7 @@ class Job:
         self.start_until = start_until
         self.on_late = on_late
         self.state = JobState.QUEUED
-        #: What `work` returned; unchanged for a job returned unstarted, and for an abandoned one.
+        #: The return value of `work`; for a job returned unstarted, and for an abandoned one, the initial value.
         self.result: Any = None
         #: When the handler started, on the monotonic clock; None before that, and for a job returned unstarted.
         self.started: float | None = None
@@ -164,7 +164,7 @@ class HandlerThreads:
             calls.put(_END)
 
     def _serve(self, calls: queue.SimpleQueue[object]) -> None:
-        # Creates its loop when it runs the first coroutine.
+        # The runner creates its event loop when it runs the first coroutine.
         runner = _of_thread.runner = asyncio.Runner()
         while calls.get() is None:
             while self._jobs:
@@ -202,7 +202,11 @@ _of_thread = threading.local()
 
 
 def run_coroutine(job: Job, coroutine: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - what the handler returns
-    """Run a handler's coroutine on the event loop of the current handler thread; return its result."""
+    """Run a handler's coroutine on the event loop of the current handler thread; return its result.
+
+    Raises:
+        asyncio.CancelledError: The job was abandoned, or asked to stop before its coroutine started.
+    """
 
     async def cancellable() -> Any:  # noqa: ANN401 - what the handler returns
         task = asyncio.current_task()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _RECONNECT_SECONDS = 0.25
 _TRANSACTION_ENDED = (
     "the handler ended its transaction itself (commit or rollback in SQL): use `with context.connection.transaction()` "
-    "for a part that may be rolled back, and a connection of your own for anything else"
+    "for a part that may be rolled back, and a separate connection for anything else"
 )
 
 
@@ -110,7 +110,7 @@ class HandlerTransactions:
         """Check the guards in the transaction, then begin the attempt's time.
 
         Raises:
-            EndedEarly: A guard does not hold any more, or the attempt was abandoned or asked to stop.
+            EndedEarly: A guard no longer holds, or the attempt was abandoned or asked to stop.
         """
         for guard in guards:
             if not guard.holds(connection):
@@ -132,6 +132,7 @@ class HandlerTransactions:
             EndedEarly: The handler failed.
             ClaimLost: The attempt was abandoned.
             TransactionEnded: The handler ended the transaction.
+            psycopg.Error: The transaction is in a failed state, for example because the handler caught an SQL error.
         """
         saved = SavedConnectionState.save(connection)
         result = call_handler()
@@ -151,13 +152,14 @@ class HandlerTransactions:
             ClaimLost: The claim is no longer valid: the action was rescued.
             psycopg.errors.LockNotAvailable: The row was still locked.
             psycopg.errors.DeadlockDetected: The last try ended in a deadlock.
+            psycopg.Error: The database rejected the settlement.
         """
         until = self._ends_at(attempt)
         while True:
             try:
                 # An error rolls back the settlement, but not the handler's writes.
                 with connection.transaction():
-                    # The connection has no limit of its own.
+                    # A handler's connection is opened without time limits.
                     limit_lock_waits(connection)
                     settlements = [self._tick.settlement_of(attempt)]
                     settled = self._tick.state.settler.settle(connection, self._tick.row, settlements, running=None)

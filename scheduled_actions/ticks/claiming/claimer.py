@@ -108,7 +108,7 @@ class Claimer:
         #: Number of claims in a row that the database has refused.
         self.refused_claims = 0
         teams = state.settings.teams
-        #: None in projects without team limits, for which no code runs then.
+        #: None in projects without team limits, so that no time is spent on them there.
         self._limits = None if teams.concurrency is None and not teams.concurrency_of else TeamLimits(state)
         self.scanner = ClaimScanner(state, tick.budget)
         #: The attempts of claimed actions that have not been started.
@@ -248,7 +248,7 @@ class Claimer:
 
 
 def evaluate_conditions(claimed: Sequence[Claimed], connection: RetryingConnection, evaluate: Evaluate) -> Evaluated:
-    """Return the result of each condition that does not hold, and the external checks that others still need.
+    """Return the result of each condition that does not hold, and the external checks that others still need, by id.
 
     A condition that cannot be evaluated fails its own action only. If another session is changing what the conditions
     wait for, all of these actions are released without using an attempt: a wait would delay every settlement.
@@ -277,13 +277,16 @@ def one_per_import(
     in_flight: Iterable[Attempt],
     has_room: Callable[[int], bool] | None,
 ) -> Callable[[int], bool] | None:
-    """Return a function that reports whether a candidate may start if each module is imported by one attempt only.
+    """Return a function that reports whether a candidate may start, so that only one attempt imports each module.
 
     Args:
         registry: The handlers, with the state of their modules.
         candidates: The ready attempts; the function takes a position in this sequence.
         in_flight: The attempts that have started and not ended.
         has_room: Another such function, which also counts the candidates that may start; None: no other limit.
+
+    Returns:
+        The function; `has_room` if no candidate needs an import.
     """
     modules = {
         name: module for name in {one.action_type for one in candidates} if (module := registry.awaits_import(name))

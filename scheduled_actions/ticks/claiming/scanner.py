@@ -52,7 +52,7 @@ class ClaimScanner:
         return all(scan.is_empty for scan in self._scans)
 
     def is_stale(self, now: float) -> bool:
-        """Return whether it is time to scan from the front again."""
+        """Return whether one of the scans began at least `FRESH_SECONDS` ago."""
         return any(now - scan.begun_at >= FRESH_SECONDS for scan in self._scans)
 
     def scan_again(self) -> None:
@@ -142,7 +142,7 @@ class _Scan:
         if not self.position.has_more and len(self._claimed) < wanted:
             return frozenset()
         teams = dominant_teams([one.team_id for one in self._claimed], wanted=wanted)
-        # The scan may also have passed many members of groups that are held, without claiming any.
+        # The scan may also have passed many actions of held lock groups without claiming any.
         return teams if self.position.team_id is None else teams | {self.position.team_id}
 
     def _claim_batch(

@@ -24,7 +24,7 @@ MAX_BATCH = 500
 _GROWTH = 5
 #: Number of durations kept per action type.
 _KEPT_DURATIONS = 64
-#: Minimum number of durations for a usable 95th percentile.
+#: Minimum number of durations: to treat a type as fast, and for a usable 95th percentile.
 _MIN_FOR_FAST = 5
 _MIN_FOR_P95 = 20
 #: A claim takes about as many actions as the threads run in this time; the rest stays available to other ticks.
@@ -212,7 +212,8 @@ def next_wave(
             break
         if one not in evaluated:
             may_start = not one.runs_alone and budget.fits(expected_seconds(one, stats), now)
-            # A fast action may wait for its thread, unless it is the last attempt: a crash would charge it unstarted.
+            # A fast action may wait for a thread after its announcement, unless this is its last attempt: a crash would
+            # charge that attempt although it never started.
             evaluated[one] = (may_start, None if one.is_last_attempt else stats.wave(one.action_type))
         may_start, max_wave = evaluated[one]
         is_wave_full = max_wave is not None and len(wave) >= max(free, max_wave - in_flight)
@@ -224,10 +225,11 @@ def next_wave(
 
 
 def claim_size(*, batch_size: int, concurrency: int, stats: DurationStats) -> int:
-    """Return the number of actions to claim: about what the threads run in a second.
+    """Return the number of actions to claim: about as many as the threads run in one second, by their mean duration.
 
-    The maximum is `batch_size`. For fast actions it is what one thread runs in half a second, at most five times
-    `batch_size`: each claim and each settlement costs a commit, whatever its size.
+    The maximum is `batch_size`. For fast actions, it is the number that one thread runs in half a second, at most five
+    times `batch_size`, because each claim and each settlement costs a commit, whatever its size. As long as no duration
+    is known, two actions per thread are claimed.
     """
     mean = stats.mean()
     if mean is None:

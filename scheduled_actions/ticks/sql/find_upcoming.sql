@@ -1,4 +1,4 @@
--- Returns whether this holder still has the linger lease, whether anything is due, the seconds until the next action
+-- Returns whether this holder still has the linger lease, whether actions are due, the seconds until the next action
 -- becomes due (null if none does within `window_seconds`), and whether there are changes that actions may wait for.
 with recursive
 -- include: actions/waiting_priorities,
