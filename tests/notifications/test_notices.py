@@ -125,11 +125,35 @@ def test_an_invalid_channel_is_refused(text):
         parse_channel(text)
 
 
-def test_a_refused_address_with_a_scheme_is_not_repeated():
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sl ack://secret-token",
+        "secret token://",
+        "slack:/secret-token/x",
+        "hooks.example.org/secret-token",
+        "secret-token\n",
+        "secret" * 1000,
+        ["secret-token"],
+    ],
+)
+def test_the_error_for_an_invalid_channel_does_not_contain_the_channel(text):
     with pytest.raises(InvalidArgument) as refusal:
-        parse_channel("sl ack://secret-token")
+        parse_channel(text)
 
     assert "secret" not in str(refusal.value)
+    assert str(refusal.value).startswith("channel must be an e-mail address")
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("https:/user:pw@hooks.example.org/secret", "h…@hooks.example.org"),
+        ("https://user:p@ss@hooks.example.org/secret", "https://hooks.example.org/…"),
+    ],
+)
+def test_a_masked_channel_contains_neither_a_password_nor_a_path(text, masked):
+    assert parse_channel(text).masked == masked
 
 
 # -- people
@@ -150,7 +174,7 @@ def test_a_person_is_read_from_json_and_written_back():
     ("given", "expected"),
     [
         ({}, "who.channels is missing"),
-        ({"channels": []}, "who.channels has 0 entries; 1 to 10 are allowed"),
+        ({"channels": []}, "who.channels must be a channel, or a list of 1 to 10 channels"),
         (
             {"email": "ann@example.org", "chanels": "x"},
             'who.chanels is not a field of a person; did you mean "channels"?',
@@ -162,8 +186,9 @@ def test_a_person_is_read_from_json_and_written_back():
         ),
         ({"email": "ann@example.org", "away_until": "2026-03-04"}, "who.away_until: "),
         ({"email": "ann@example.org", "away_until": "soon"}, "who.away_until: 'soon' is not an ISO 8601 time"),
-        ({"email": "ann@example.org", "deputy": {"email": 7}}, "who.deputy.channels has 0 entries"),
+        ({"email": "ann@example.org", "deputy": {"email": 7}}, "who.deputy.channels must be a channel"),
         ({"email": "ann@example.org", "deputy": 7}, "who.deputy must be a person"),
+        ({"channels": ["ann@example.org", "ops room"]}, "who.channels[1] must be an e-mail address"),
         (7, "who.channels is missing: a person is an address"),
     ],
 )

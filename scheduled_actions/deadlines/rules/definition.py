@@ -330,8 +330,11 @@ def parse_recipients(name: str, given: Any) -> tuple[Any, ...] | None:  # noqa: 
     for one in listed:
         if isinstance(one, dict) and one:
             arguments.document_text(name, one)
-        elif not isinstance(one, str) or arguments.check_text(name, one.strip(), longest=320) is None:
-            raise InvalidArgument(name, one, "an address, a role, an object, or a list of these")
+        elif not isinstance(one, str) or not 1 <= len(one.strip()) <= 320 or not arguments.check_text(name, one):  # noqa: PLR2004 - in the message
+            # The value is not shown: it may contain a secret.
+            raise InvalidArgument(
+                name, problem="must be an address or a role of 1 to 320 characters, an object, or a list of these"
+            )
     return tuple(listed)
 
 

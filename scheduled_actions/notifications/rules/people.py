@@ -20,7 +20,7 @@ ChannelKind: TypeAlias = Literal["email", "webhook", "apprise", "named"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]{0,40}", re.IGNORECASE)
 #: The scheme and the host of a web address, without the login before an @.
-_WEB = re.compile(r"(https?)://(?:[^/?#@]*@)?([^/?#@]+)", re.IGNORECASE)
+_WEB = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#@]+)", re.IGNORECASE)
 _CHANNEL_LONGEST = 2048
 _CHANNELS_MOST = 10
 _MASK = "…"
@@ -51,7 +51,8 @@ class Channel:
             case "email":
                 local, _, domain = self.address.rpartition("@")
                 local = local.rpartition("<")[2]
-                return f"{local[:1]}{_MASK}@{domain.rstrip('>')}"
+                # A mistyped web address can contain an @, too: its path is cut off.
+                return f"{local[:1]}{_MASK}@{re.split('[/?#>]', domain)[0]}"
             case "webhook":
                 found = _WEB.match(self.address)
                 return f"{found[1].lower()}://{found[2]}/{_MASK}" if found else _MASK
@@ -67,28 +68,25 @@ def parse_channel(text: object, *, name: str = "channel") -> Channel:
     Args:
         text: `ann@example.org`, `Ann <ann@example.org>`, `https://…`, an apprise URL, or a channel of
             [notifications.channels].
-        name: The name of the argument in errors, which never contain an address with a scheme: it may be a secret.
+        name: The name of the argument in errors. An error contains at most the scheme of the value, because the value
+            may be a secret.
 
     Raises:
-        InvalidArgument: The value is none of these.
+        InvalidArgument: The value has none of these forms.
     """
     if not isinstance(text, str) or not 0 < len(text) <= _CHANNEL_LONGEST or not text.isprintable():
-        # Another value than a string is not shown: it may contain a secret.
-        problem = None if isinstance(text, str) else f"must be {_EXPECTED}"
-        raise InvalidArgument(
-            name, text.partition("://")[0][:40] if isinstance(text, str) else None, _EXPECTED, problem=problem
-        )
+        raise InvalidArgument(name, problem=f"must be {_EXPECTED}")
     scheme, is_url, rest = text.partition("://")
     if is_url:
         if not _SCHEME.fullmatch(scheme) or not rest:
-            raise InvalidArgument(name, f"{scheme[:40]}://{_MASK}", _EXPECTED)
+            raise InvalidArgument(name, problem=f"must be {_EXPECTED}")
         if scheme.lower() not in {"http", "https"}:
             return Channel("apprise", text)
         if not _WEB.match(text):
             raise InvalidArgument(name, f"{scheme}://{_MASK}", "a web address with a host")
         return Channel("webhook", text)
     if "@" not in text and not _NAME.fullmatch(text):
-        raise InvalidArgument(name, text, _EXPECTED)
+        raise InvalidArgument(name, problem=f"must be {_EXPECTED}")
     return Channel("email" if "@" in text else "named", text)
 
 
@@ -167,9 +165,7 @@ class Person:
         listed = tuple(given) if isinstance(given, list | tuple) else ()
         object.__setattr__(self, "channels", listed)
         if not 1 <= len(self.ways) <= _CHANNELS_MOST:
-            raise InvalidArgument(
-                "channels", len(listed), problem=f"has {len(listed)} entries; 1 to {_CHANNELS_MOST} are allowed"
-            )
+            raise InvalidArgument("channels", problem=f"must be a channel, or a list of 1 to {_CHANNELS_MOST} channels")
         for name in ("id", "name"):
             arguments.check_text(name, getattr(self, name), longest=255)
         if self.timezone is not None:
@@ -184,7 +180,10 @@ class Person:
     @property
     def ways(self) -> tuple[Channel, ...]:
         """The parsed channels."""
-        return tuple(parse_channel(one, name="channels") for one in self.channels)
+        return tuple(
+            parse_channel(one, name="channels" if len(self.channels) == 1 else f"channels[{number}]")
+            for number, one in enumerate(self.channels)
+        )
 
     @property
     def key(self) -> str:

@@ -146,8 +146,8 @@ def _check_filter(given: object, where: str, levels_left: int) -> None:
         if name in {"$and", "$or"}:
             if not isinstance(value, list) or not 1 <= len(value) <= LIST_LIMIT:
                 raise InvalidArgument(place, problem=f"must be a list of 1 to {LIST_LIMIT} filters")
-            for nested in value:
-                _check_filter(nested, place, levels_left - 1)
+            for number, nested in enumerate(value):
+                _check_filter(nested, f"{place}[{number}]", levels_left - 1)
         elif name == "$not":
             _check_filter(value, place, levels_left - 1)
         elif not isinstance(name, str) or not name or name.startswith("$"):
@@ -163,4 +163,11 @@ def _check_condition(value: object, place: str) -> None:
         _, is_valid, expected = _OPERATORS[operator]
         if not is_valid(operand):
             where = f"{place}.{operator}" if isinstance(value, Mapping) else place
-            raise InvalidArgument(where, problem=f"must be {expected}")
+            invalid = [
+                f"{where}[{number}]"
+                for number, one in enumerate(
+                    operand if is_valid is _is_value_list and isinstance(operand, list) else ()
+                )
+                if not _is_scalar(one)
+            ]
+            raise InvalidArgument((invalid or [where])[0], problem=f"must be {_SCALAR if invalid else expected}")

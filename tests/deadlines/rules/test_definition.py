@@ -51,6 +51,14 @@ def test_an_invalid_argument_is_refused_with_its_name(changes, error, said):
         new_deadline(GIVEN | changes)
 
 
+@pytest.mark.parametrize("recipients", [[["secret-token"]], "https://hooks.example.org/secret-token/" + "x" * 320])
+def test_the_error_for_an_invalid_recipient_does_not_contain_the_recipient(recipients):
+    with pytest.raises(InvalidArgument, match="recipients must be an address or a role") as caught:
+        new_deadline(GIVEN | {"recipients": recipients})
+
+    assert "secret" not in str(caught.value)
+
+
 def test_a_naive_due_instant_is_in_the_time_zone_of_the_deadline():
     local = datetime(2026, 5, 1, 9, 0)  # noqa: DTZ001 - on the deadline's own clock
 
