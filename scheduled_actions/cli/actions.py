@@ -24,6 +24,7 @@ from scheduled_actions.cli.output import (
 from scheduled_actions.cli.parameters import (
     action_bulk_options,
     action_filter_options,
+    apply_resets,
     condition_options,
     fold_wait,
     force_option,
@@ -49,6 +50,8 @@ NONE_YET = "no actions yet: `scheduled-actions schedule TYPE --payload '{}'` cre
 _BATCH_SIZE = 500
 _RETRIABLE = (Status.FAILED, Status.CANCELLED, Status.SKIPPED)
 _CANCELLABLE = (Status.PENDING, Status.NO_ACTION)
+#: The arguments that `--reset` can remove, by option.
+_RESETS = {"after": "after", "condition": "condition", "on-failure": "on_failure", "on-success": "on_success"}
 
 
 @click.command()
@@ -166,7 +169,7 @@ def show(project: Project, action_id: str) -> None:
 @condition_options
 @click.option(
     "--reset",
-    type=click.Choice(["after", "condition", "on-failure", "on-success"]),
+    type=click.Choice(list(_RESETS)),
     multiple=True,
     help="Remove this part of the action; repeatable.",
 )
@@ -195,12 +198,10 @@ def update(
     makes the action due now, unless --at or --in is given.
     """
     scheduled_at = scheduled_time(at, delay, timezone)
-    changes = {name: value for name, value in fold_wait(dependencies).items() if value is not None}
-    removed = {name.replace("-", "_"): name for name in reset}
-    if both := sorted(removed[name] for name in removed.keys() & changes.keys()):
-        raise click.UsageError(f"--{both[0]} and --reset {both[0]} are mutually exclusive")
-    changes |= dict.fromkeys(removed)
-    if not changes and all(given is None for given in (payload, scheduled_at, priority, max_attempts)):
+    changes = apply_resets(
+        {name: value for name, value in fold_wait(dependencies).items() if value is not None}, reset, _RESETS
+    )
+    if not changes and all(value is None for value in (payload, scheduled_at, priority, max_attempts)):
         raise click.UsageError(
             "nothing to change: give --payload, --at, --priority, --condition or another option; --help lists them"
         )
@@ -332,8 +333,11 @@ def _change_all(
         text = f"{matched:,}{' or more' if more else ''} would be {done}"
     elif matched:
         if not yes:
-            number = f"{matched:,} or more actions" if more else counted(matched, "action")
-            click.confirm(f"{verb} {number}?", abort=True, err=True)
+            click.confirm(
+                f"{verb} {f'{matched:,} or more actions' if more else counted(matched, 'action')}?",
+                abort=True,
+                err=True,
+            )
         matched, more, cursor = 0, True, None
         with progress(None if found.more else found.matched) as advance:
             while more:

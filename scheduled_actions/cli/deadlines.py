@@ -25,6 +25,7 @@ from scheduled_actions.cli.output import (
     zoned,
 )
 from scheduled_actions.cli.parameters import (
+    apply_resets,
     duration_option,
     in_zone,
     instant_option,
@@ -116,12 +117,13 @@ def show(project: Project, /, reference: str, *, team_id: str | None) -> None:
     timeline = [{name: getattr(step, name) for name in names} for step in steps]
     if printed_as_json(document | {"timeline": timeline, "notices": [one._asdict() for one in notices]}):
         return
-    is_completed = deadline.status == "completed" and deadline.days_late is not None
     print_fields(
         {
             "deadline": label(deadline),
             "about": f"{deadline.target_type} {deadline.target_id}",
-            "status": _completion_text(deadline) if is_completed else _status(deadline),
+            "status": _completion_text(deadline)
+            if deadline.status == "completed" and deadline.days_late is not None
+            else _status(deadline),
             "due": zoned(deadline.due_at, deadline),
             "recipients": _text(list(deadline.recipients)),
         }
@@ -203,8 +205,11 @@ def update(
     A list replaces the previous list. Notices that were sent are not sent again; `deadlines move` changes the due time.
     A new rule applies after the last existing deadline of the series.
     """
-    changes = {name: value for name, value in deadline_arguments(options).items() if value not in (None, [])}
-    changes |= dict.fromkeys((DEADLINE_RESETS[name] for name in reset), None)
+    changes = apply_resets(
+        {name: value for name, value in deadline_arguments(options).items() if value not in (None, [])},
+        reset,
+        DEADLINE_RESETS,
+    )
     if not changes:
         raise click.UsageError(
             "nothing to change: give --reminder, --escalate, --action, --recipient or another option; --help lists them"

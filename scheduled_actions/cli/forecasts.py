@@ -20,6 +20,7 @@ from scheduled_actions.cli.parameters import (
     instant_option,
     json_option,
     last_instant,
+    last_local_instant,
     local_instant_option,
     page_options,
     skip_options,
@@ -35,6 +36,8 @@ from scheduled_actions.recurrence.skips.model import Skips
 #: Maximum number of action types on one line.
 _TYPES_MOST = 3
 _REMARKS_MOST = 20
+#: The latest instant that a day can be added to.
+_LAST_DAY = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 #: Length of the longest bar in characters.
 _BAR_WIDTH = 20
 
@@ -141,7 +144,7 @@ def _local_text(text: str) -> str:
 @click.option(
     "--to",
     "end",
-    type=last_instant,
+    type=last_local_instant,
     metavar="ISO",
     help="End of the range; a date includes the whole day. [default: a day after the start]",
 )
@@ -162,7 +165,7 @@ def simulate(
     The forecast includes clock changes, holidays, maintenance windows and overlaps. It compares the load with the
     capacity of one ping a minute, using the recent duration of each type's handlers. Times are local to this machine.
     """
-    end = (start or datetime.now(UTC)) + timedelta(days=1) if end is None else end.astimezone(UTC)
+    end = min(start or datetime.now(UTC), _LAST_DAY) + timedelta(days=1) if end is None else end
     found = project.open_for_reading().simulator.simulate(start, end, team_id=team_id, concurrency=concurrency)
     if not printed_as_json(_simulation_document(found)):
         _print_simulation(found)

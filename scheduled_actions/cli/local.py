@@ -30,8 +30,16 @@ def init(directory: Path, *, force: bool) -> None:
     files = [f"  new   {name}" for name in written.new]
     files += [f"  kept  {name} (already existed)" for name in written.kept]
     enter = [] if written.directory == Path.cwd() else [f"  cd {os.path.relpath(written.directory)}"]
-    hint = f"\nCreated a project in {written.directory}. Its README.md explains the next steps; in short:\n"
-    click.echo("\n".join([*files, hint, *enter, "  scheduled-actions dev"]))
+    click.echo(
+        "\n".join(
+            [
+                *files,
+                f"\nCreated a project in {written.directory}. Its README.md explains the next steps; in short:\n",
+                *enter,
+                "  scheduled-actions dev",
+            ]
+        )
+    )
 
 
 @click.command()

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from pathlib import Path
@@ -53,21 +53,29 @@ def json_document(given: str) -> Any:  # noqa: ANN401 - any JSON
         ) from None
 
 
-def instant(text: str) -> datetime:
+def _in_supported_years(moment: datetime) -> datetime:
+    # The offset may move the time out of the years 1 to 9999.
+    moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    return moment
+
+
+def instant(text: str, convert: Callable[[datetime], datetime] = _in_supported_years) -> datetime:
     """Parse an ISO 8601 time; without an offset, the result is naive.
+
+    Args:
+        text: The value of an option.
+        convert: Returns the result for the parsed time, or raises `ValueError` or `OverflowError` to reject it.
 
     Raises:
         BadParameter: The value is not an ISO 8601 time, or is outside of the years 1 to 9999 in UTC.
     """
     try:
-        moment = datetime.fromisoformat(text)
-        # The offset may move the time out of the supported years.
-        moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+        return convert(datetime.fromisoformat(text))
     except (ValueError, OverflowError):
         raise click.BadParameter(
-            f"{_quoted(text)} is not an ISO 8601 time, such as 2026-03-29T09:30:00+02:00 or 2026-03-29T07:30:00Z"
+            f"{_quoted(text)} is not an ISO 8601 time between the years 1 and 9999 in UTC, such as "
+            "2026-03-29T09:30:00+02:00 or 2026-03-29T07:30:00Z"
         ) from None
-    return moment
 
 
 def last_instant(text: str) -> datetime:
@@ -77,8 +85,13 @@ def last_instant(text: str) -> datetime:
 
 
 def local_instant(text: str) -> datetime:
-    """Parse an ISO 8601 time and convert it to UTC; one without an offset is in this machine's time zone."""
-    return instant(text).astimezone(UTC)
+    """Parse an ISO 8601 time and convert it to UTC; a time without an offset is in this machine's time zone."""
+    return instant(text, lambda moment: moment.astimezone(UTC))
+
+
+def last_local_instant(text: str) -> datetime:
+    """Parse the end of a range as `local_instant` does; a date without a time means the end of that day."""
+    return local_instant(last_instant(text).isoformat())
 
 
 def in_zone(moment: datetime, timezone: str) -> datetime:
@@ -284,6 +297,8 @@ _SKIP_KEYS = {
     "skip_function": "function",
     "adjustment": "adjustment",
 }
+#: The value of `--reset` that resets an option with another name, by the name of its argument.
+_RESET_NAMES = {"delay": "at", **dict.fromkeys(_SKIP_KEYS, "skip")}
 #: The occurrences that a recurrence skips; `fold_skip` combines the options.
 skip_options = with_options(
     click.option("--skip-weekends", is_flag=True, help="Skip Saturdays and Sundays."),
@@ -322,6 +337,32 @@ def fold_skip(options: dict[str, Any]) -> dict[str, Any] | None:
     """Remove the arguments of `skip_options`; return a skip object with their values, or None without values."""
     values = {key: options.pop(name) for name, key in _SKIP_KEYS.items()}
     return {key: value for key, value in values.items() if value} or None
+
+
+def apply_resets(
+    changes: Mapping[str, Any], reset: Collection[str], arguments: Mapping[str, str], values: Mapping[str, Any] = {}
+) -> dict[str, Any]:
+    """Return the changes of an update command, including those of its option `--reset`.
+
+    Args:
+        changes: The arguments of the service that the other options set.
+        reset: The values of `--reset`.
+        arguments: The arguments of the service that can be reset, by value of `--reset`.
+        values: The values that reset arguments, by argument; None resets the other arguments.
+
+    Raises:
+        UsageError: An option is both set and reset; the message contains the option and `--reset`.
+    """
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = _RESET_NAMES.get(parameter.name or "", parameter.opts[0].removeprefix("--"))
+        # Only given options; the default of a flag or a repeatable option is not None.
+        if (
+            name in reset
+            and context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+        ):
+            raise click.UsageError(f"{parameter.opts[0]} and --reset {name} are mutually exclusive")
+    return {**changes, **{arguments[name]: values.get(arguments[name]) for name in reset}}
 
 
 def _read(given: str) -> tuple[str | bytes, str]:

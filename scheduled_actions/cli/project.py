@@ -31,6 +31,7 @@ Answer = TypeVar("Answer")
 _OPTIONS = {
     "scheduled_at": ("at", "delay"),
     "due_at": ("at", "delay"),
+    "anchor": ("start",),
     "team_id": ("team",),
     "from": ("start",),
     "to": ("end",),

@@ -22,6 +22,7 @@ from scheduled_actions.cli.output import (
     zoned,
 )
 from scheduled_actions.cli.parameters import (
+    apply_resets,
     in_zone,
     instant_option,
     json_option,
@@ -178,11 +179,13 @@ def update(
     occurrence.
     """
     runtime = project.open()
-    zone = options["timezone"] or runtime.schedules.get(reference, team_id=team_id).timezone
-    changes = schedule_arguments(options, zone=zone)
-    for name in reset:
-        if changes.setdefault(SCHEDULE_RESETS[name], None) is not None:
-            raise click.UsageError(f"--{name} and --reset {name} are mutually exclusive")
+    changes = apply_resets(
+        schedule_arguments(
+            options, zone=options["timezone"] or runtime.schedules.get(reference, team_id=team_id).timezone
+        ),
+        reset,
+        SCHEDULE_RESETS,
+    )
     if not changes:
         raise click.UsageError(
             "nothing to change: give --rule, --payload, --timezone or another option; --help lists them"

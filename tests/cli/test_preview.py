@@ -129,7 +129,7 @@ def test_until_includes_the_whole_day(preview):
         (["daily", "--skip-date", "2026-02-30"], 1, "error: skip.dates[0]: '2026-02-30' is not a day"),
         (["daily", "--skip-range", "2026-12-25..x"], 1, "error: skip.ranges[0].to: 'x' is not a day"),
         (["daily", "--skip-window", "22:00-25:00"], 1, "error: skip.windows[0].to: '25:00' is not"),
-        (["daily", "--from", "9999-12-31"], 1, "error: anchor: "),
+        (["daily", "--from", "9999-12-31"], 1, "error: --from: "),
         (["daily", "--until", "2001-01-01"], 1, "before its first occurrence"),
         (
             ["daily", "--skip-range", "2026-12-25"],

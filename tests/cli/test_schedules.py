@@ -387,7 +387,7 @@ def test_update_changes_the_name_and_the_recurrence_type(run, create):
     [
         ([], 2, "nothing to change"),
         (["--jitter", "5s", "--reset", "jitter"], 2, "--jitter and --reset jitter are mutually exclusive"),
-        (["--in", "5m", "--reset", "at"], 2, "--at and --reset at are mutually exclusive"),
+        (["--in", "5m", "--reset", "at"], 2, "--in and --reset at are mutually exclusive"),
         (["--reset", "rule"], 2, "'rule' is not one of"),
         (["--rule", "0 25 * * *"], 1, "25"),
         (["--payload", '{"name": 3}'], 1, 'payload of "greeting:say": name'),

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from tests.factories import insert, insert_many
@@ -71,3 +73,38 @@ def test_an_invalid_range_is_rejected(run, end, message):
 
     assert ran.exit_code == 1
     assert message in ran.stderr
+
+
+@pytest.fixture
+def _local_timezone(monkeypatch, request):
+    """Set the time zone of this machine to the parameter."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("_local_timezone", "options"),
+    [
+        ("Asia/Tokyo", ("--from", "0001-01-01")),
+        ("Asia/Tokyo", ("--to", "0001-01-01")),
+        ("America/New_York", ("--from", "9999-12-31T23:00")),
+        ("America/New_York", ("--to", "9999-12-31")),
+        ("America/New_York", ("--from", "P999999999D")),
+    ],
+    indirect=["_local_timezone"],
+)
+@pytest.mark.usefixtures("_local_timezone")
+def test_a_local_time_outside_of_the_years_1_to_9999_in_utc_is_a_usage_error(run, options):
+    ran = run("simulate", *options)
+
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert "is not an ISO 8601 time between the years 1 and 9999 in UTC" in " ".join(ran.stderr.split())
+
+
+def test_the_default_end_of_a_range_is_not_after_the_year_9999(run):
+    ran = run("simulate", "--from", "9999-12-31T12:00Z", "--json")
+
+    assert ran.json["to"] == "9999-12-31T23:59:59.999999+00:00"

@@ -266,6 +266,14 @@ def test_an_instant_that_is_none_is_refused_with_what_may_stand_there(run):
     assert "or a duration before now, such as 90m, 2h or 3d" in " ".join(ran.stderr.split())
 
 
+@pytest.mark.parametrize("command", [("recover",), ("replay", "--missed", "partner")])
+def test_a_duration_that_begins_before_the_year_1_is_a_usage_error(run, command):
+    ran = run("deliveries", *command, "--from", "P999999999D")
+
+    assert ran.exit_code == 2
+    assert "'P999999999D' ago is before the year 1; give a shorter duration" in " ".join(ran.stderr.split())
+
+
 @pytest.mark.slow
 def test_ctrl_c_in_a_recovery_of_ten_thousand_loses_nothing_and_the_next_run_goes_on(connection, project, database_url):
     lose(connection, 10_000)

@@ -19,7 +19,7 @@ from scheduled_actions.cli.output import (
     print_record,
     progress,
 )
-from scheduled_actions.cli.parameters import instant, json_option, page_options, team_option
+from scheduled_actions.cli.parameters import json_option, local_instant, page_options, team_option
 from scheduled_actions.cli.project import Project, caller, pass_project
 from scheduled_actions.cli.webhooks.endpoints import warn_if_disabled
 from scheduled_actions.core.action import Status
@@ -32,11 +32,17 @@ if TYPE_CHECKING:
 
 
 def _past_instant(text: str) -> datetime:
-    """Parse an ISO 8601 time (without an offset, local) or a duration before now; return an aware instant."""
-    with suppress(InvalidArgument):
-        return datetime.now(UTC) - parse_duration(text)
+    """Parse an ISO 8601 time (without an offset, local) or a duration before now; return an aware instant.
+
+    Raises:
+        BadParameter: The value is neither, or the instant is outside of the years 1 to 9999.
+    """
     try:
-        return instant(text).astimezone(UTC)
+        with suppress(InvalidArgument):
+            return datetime.now(UTC) - parse_duration(text)
+        return local_instant(text)
+    except OverflowError:
+        raise click.BadParameter(f"{text!r} ago is before the year 1; give a shorter duration") from None
     except click.BadParameter as error:
         raise click.BadParameter(f"{error.message}, or a duration before now, such as 90m, 2h or 3d") from None
 

@@ -15,6 +15,7 @@ from scheduled_actions.cli.output import (
     print_record,
 )
 from scheduled_actions.cli.parameters import (
+    apply_resets,
     document_option,
     duration_option,
     json_option,
@@ -27,13 +28,8 @@ from scheduled_actions.core.messages import counted
 from scheduled_actions.webhooks.endpoints.model import Endpoint, EndpointDetails, EndpointQueue
 from scheduled_actions.webhooks.rules.health import DEFERRAL_REASONS
 
-#: The argument that `--reset` changes and its value, by option.
-_RESET_VALUES: dict[str, tuple[str, Any]] = {
-    "filter": ("filter", None),
-    "rate-limit": ("rate_limit", None),
-    "header": ("headers", {}),
-    "retry": ("retry", None),
-}
+#: The arguments that `--reset` can remove, by option.
+_RESETS = {"filter": "filter", "rate-limit": "rate_limit", "header": "headers", "retry": "retry"}
 
 
 def _headers(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str] | None:
@@ -143,7 +139,7 @@ def create(project: Project, /, *, disabled: bool, **options: Any) -> None:  # n
 @click.option(
     "--enable/--disable", "enabled", default=None, help="Enable or disable deliveries; --enable also clears failures."
 )
-@click.option("--reset", type=click.Choice(list(_RESET_VALUES)), multiple=True, help="Remove this option; repeatable.")
+@click.option("--reset", type=click.Choice(list(_RESETS)), multiple=True, help="Remove this option; repeatable.")
 @json_option
 @pass_project
 def update(
@@ -160,7 +156,7 @@ def update(
     For an endpoint in scheduled_actions.toml, only --enable applies; this clears the failures that disabled the
     endpoint.
     """
-    changes = _given(options) | dict(_RESET_VALUES[name] for name in reset)
+    changes = apply_resets(_given(options), reset, _RESETS, values={"headers": {}})
     if not changes:
         raise click.UsageError(
             "nothing to change: give --url, --pattern, --enable or another option; --help lists them"
@@ -234,9 +230,11 @@ def test(project: Project, endpoint: str, *, team_id: str | None) -> None:
 def warn_if_disabled(endpoint: str, found: Endpoint | None) -> None:
     """Warn on standard error that deliveries to a disabled endpoint are skipped."""
     if found is not None and not (found.enabled and found.disabled_reason is None):
-        remedy = f"run `scheduled-actions webhooks endpoints update {endpoint} --enable`"
-        if found.disabled_reason is None and found.source == "file":
-            remedy = "set `enabled` in scheduled_actions.toml"
+        remedy = (
+            "set `enabled = true` in scheduled_actions.toml"
+            if found.disabled_reason is None and found.source == "file"
+            else f"run `scheduled-actions webhooks endpoints update {endpoint} --enable`"
+        )
         click.echo(f"{endpoint} is disabled, and its deliveries are skipped: {remedy}", err=True)
 
 
