@@ -20,9 +20,9 @@ from scheduled_actions.outbound.reach import parse_networks
 from scheduled_actions.runtime import Runtime
 from scheduled_actions.web.api.problems import Forbidden, TooManyAttempts, Unauthorized
 
-#: Number of wrong tokens in quick succession that get 401; further ones get 429.
+#: Number of wrong tokens in quick succession that are answered with 401; further ones are answered with 429.
 BURST = 20
-#: Number of wrong tokens that expire from the count per second.
+#: By how much the count of wrong tokens decreases per second.
 PER_SECOND = 1.0
 _MAX_ACCOUNTS = 10_000
 
@@ -46,7 +46,7 @@ class Caller:
 
     @property
     def requester(self) -> Requester:
-        """The caller as an argument of services: its team."""
+        """The `requester` argument of services: the team of the caller."""
         return Requester(team_id=self.team_id)
 
     def must_be(self, role: tokens.Role) -> None:
@@ -61,6 +61,9 @@ class Caller:
     def must_have_no_team(self, subject: str) -> None:
         """Raise unless the caller may see all teams.
 
+        Args:
+            subject: Why a team is not enough, as a clause of the message: "ticks belong to no team".
+
         Raises:
             Forbidden: The caller is bound to a team.
         """
@@ -68,7 +71,7 @@ class Caller:
             raise Forbidden(f"{self.name} is bound to a team, and {subject}; use a token without a team")
 
     def sees(self, team_id: str | None) -> bool:
-        """Whether the caller may see a team; None stands for all teams that the caller may see."""
+        """Return whether the caller may see a team; True for None, which selects all teams that the caller may see."""
         return self.team_id is None or team_id in {None, self.team_id}
 
     def team_for(self, team_id: str | None) -> str | None:
@@ -94,8 +97,8 @@ class FailedLogins:
     """Counts the recent wrong tokens of this process, per address (IPv6: /64 network) and token prefix. Thread-safe.
 
     Only wrong tokens are counted and rejected: callers behind one proxy share an address and must not lock each other
-    out. Tokens with the same prefix count as one token; anything without the form of a stored token counts as a guess
-    of `ADMIN_TOKEN`.
+    out. Tokens with the same prefix share a count. All strings that do not have the form of a stored token share
+    another count: they may be guesses of `ADMIN_TOKEN`.
 
     Args:
         monotonic: Clock in seconds.
@@ -114,7 +117,7 @@ class FailedLogins:
             now = self._monotonic()
             count, at = self._accounts.get(account, (0.0, now))
             left = max(0.0, count - (now - at) * PER_SECOND)
-            # Never above the burst, so that the owner of the address waits a moment at most.
+            # The count never exceeds the burst, so that a client waits at most a second after its last wrong token.
             self._accounts[account] = (min(left + 1, BURST), now)
             self._accounts.move_to_end(account)
             while len(self._accounts) > _MAX_ACCOUNTS:
@@ -123,7 +126,7 @@ class FailedLogins:
 
 
 def _network(address: str) -> str:
-    """Return what identifies a client: an IPv4 address, an IPv6 /64 network, or 64 characters of any other string."""
+    """Return the key of a client: its IPv4 address, its IPv6 /64 network, or 64 characters of any other string."""
     parsed = _parse(address)
     if parsed is None:
         return address[:64]
@@ -148,7 +151,7 @@ def client_address(request: Request, settings: Settings) -> str:
     """
     trusted = parse_networks(settings.trusted_proxies)
     address = request.remote_addr or ""
-    # Each proxy appends the address that it saw: only the entries of trusted proxies, at the end, are reliable.
+    # Each proxy appends the address of its client: only the entries of trusted proxies, at the end, are reliable.
     forwarded = ",".join(request.headers.getlist("X-Forwarded-For")).split(",") if trusted else []
     while forwarded and (parsed := _parse(address)) and any(parsed in network for network in trusted):
         previous = forwarded.pop().strip()
@@ -187,7 +190,7 @@ def caller_of_token(runtime: Runtime, token: str | None, *, address: str, attemp
         raise Unauthorized(
             "send Authorization: Bearer with ADMIN_TOKEN, or with a token created by `scheduled-actions tokens create`"
         )
-    # A valid token is accepted whatever came before it: behind a proxy, callers share an address.
+    # A valid token is accepted even after many wrong ones: callers behind a proxy share an address.
     if runtime.config.admin_token.matches(token):
         return ADMIN
     try:

@@ -108,8 +108,13 @@ class CreateFeedRequest(RequestModel):
     team_id: ShortText | None = Field(
         None, description="Limits the feed to this team. Default: the team of the request's token, else all teams."
     )
-    user_id: ShortText | None = Field(None, description="Limits the feed to this user.")
-    action_type: ShortText | None = Field(None, description="Limits the feed to actions and schedules of this type.")
+    user_id: ShortText | None = Field(
+        None,
+        description="Limits the feed to actions and schedules with this `user_id`, and deadlines with this recipient.",
+    )
+    action_type: ShortText | None = Field(
+        None, description="Limits the feed to actions and schedules of this type; the feed then has no deadlines."
+    )
 
 
 @shares_fields(Feed, user_id=None, action_type=None)
@@ -165,7 +170,7 @@ def revoke_feed(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
 
 
 def calendar(runtime: Runtime, secret: str) -> Response:
-    """Return the iCalendar file of a feed; 304 if the client has the current version, 404 if the feed is unknown."""
+    """Return the iCalendar file of a feed; 304 if the client has the current version, 404 if no valid feed is found."""
     try:
         with runtime.request_threads.one():
             text = runtime.feeds.text(secret)

@@ -65,7 +65,7 @@ def reserved_path_words() -> frozenset[str]:
 
 
 class InternalApi(CallContext):
-    """Calls routes on behalf of one caller, for the dashboard, in place of HTTP."""
+    """Calls routes without HTTP, on behalf of one caller of the dashboard."""
 
     def call(
         self,

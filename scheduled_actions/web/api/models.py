@@ -1,4 +1,4 @@
-"""Define the pydantic models and field types that the resources of the management API share."""
+"""Pydantic models and field types that the resources of the management API share."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -33,29 +33,34 @@ from scheduled_actions.schedules.rules.new_schedule import RECURRENCE_LIMIT
 Response = TypeVar("Response", bound="ResponseModel")
 
 _MAX_DELAY_DAYS = 36525
-#: An id as responses contain it.
+#: Regular expression of an id in responses: a UUID in lower case with hyphens.
 UUID_SHAPE = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 def rejection(message: str, **context: str) -> PydanticCustomError:
-    """Return a validation error; `name` replaces the last part of the field's path, `inside` extends the path."""
+    """Return a validation error of a field.
+
+    Args:
+        message: What is wrong; follows the path of the field.
+        context: `name` replaces the last part of the path; `inside` is appended to the path.
+    """
     return PydanticCustomError("refused", "{message}", {"message": message, **context})
 
 
 def rejection_of(error: InvalidArgument) -> PydanticCustomError:
-    """Convert an invalid argument to a validation error of the field that it names."""
+    """Convert an `InvalidArgument` to a validation error of the field with the name of the argument."""
     return rejection(error.problem or str(error).removeprefix(f"{error.name}: "), name=error.name)
 
 
 class RequestModel(BaseModel):
-    """A request's body or query: unknown fields and values of another type are rejected."""
+    """The body or query of a request. Unknown fields, and values of the wrong type, are rejected."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, populate_by_name=True
     )
 
     def given(self) -> dict[str, Any]:
-        """Return the fields that the request contains, by name; nested models as mappings."""
+        """Return the fields that the request contains, by name; nested models are converted to dictionaries."""
         return {
             name: value.model_dump() if isinstance(value, BaseModel) else value
             for name, value in self
@@ -107,7 +112,7 @@ def shares_fields(source: type, /, **descriptions: str | None) -> Callable[[type
 
     Args:
         source: The domain class.
-        descriptions: The descriptions of the fields that responses contain, by name; None: no description.
+        descriptions: The fields to add, with their descriptions; None: no description.
     """
     types = get_type_hints(source)
     return adds_fields(
@@ -130,7 +135,7 @@ def adds_fields(**fields: Any) -> Callable[[type[Response]], type[Response]]:  #
 
 
 def _is_json(kind: Any) -> bool:  # noqa: ANN401 - any type
-    """Whether values of a type are any JSON, or objects with any members."""
+    """Return whether a type stands for any JSON, or for JSON objects with any members."""
     return kind is Any or any(get_origin(one) is Mapping for one in (kind, *get_args(kind)))
 
 
@@ -160,7 +165,7 @@ def _parse_time(value: Any) -> Any:  # noqa: ANN401 - any JSON
         raise rejection(expected)
     try:
         moment = datetime.fromisoformat(value.strip().upper())
-        # The conversion may leave the years 1 to 9999.
+        # The conversion to UTC fails if the result is outside the years 1 to 9999.
         return moment if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         hint = " (in a URL, write + as %2B)" if re.search(r"\d \d\d:?\d\d$", value) else ""
@@ -171,7 +176,7 @@ def _parse_instant(value: Any) -> Any:  # noqa: ANN401 - any JSON
     """Parse an ISO 8601 time; reject one without an offset."""
     moment = _parse_time(value)
     if moment.tzinfo is None:
-        raise rejection("should be a time with its offset: end it with Z or +02:00 (in a URL, write + as %2B)")
+        raise rejection("should be a time with an offset, such as Z or +02:00 (in a URL, write + as %2B)")
     return moment
 
 
@@ -216,15 +221,15 @@ def _integer_of_float(value: Any) -> Any:  # noqa: ANN401 - pydantic rejects oth
 
 def _readable(value: Any, serialize: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - any JSON
     try:
-        # Nested deeper than in the response: what serializes here serializes there.
+        # The response nests the value less deeply: if it can be serialized here, it can be serialized there.
         return serialize([[[[[[[[value]]]]]]]])[0][0][0][0][0][0][0][0]
     except (PydanticSerializationError, ValueError, RecursionError):
-        # SQL can store deeper documents than pydantic serializes: one of them must not fail the whole response.
+        # SQL can store documents that are too deep for pydantic. Such a document must not fail the whole response.
         return {"unreadable": "the stored JSON is nested too deeply"}
 
 
 WITHOUT_NUL: JsonDict = {"pattern": "^[^\\u0000]*$"}
-#: Text that Postgres can store.
+#: Rejects text that Postgres cannot store.
 Storable = _checked(partial(json_text.encode, "text", limit=RESULT_LIMIT))
 #: Strings without NUL characters.
 ShortText = Annotated[str, Field(min_length=1, max_length=255, json_schema_extra=WITHOUT_NUL), Storable]
@@ -233,7 +238,7 @@ ActionTypeName = Annotated[
     str, Field(min_length=1, max_length=200, examples=["email:send"], json_schema_extra=WITHOUT_NUL), Storable
 ]
 LongText = Annotated[str, Field(min_length=1, max_length=4096, json_schema_extra=WITHOUT_NUL), Storable]
-#: A recurrence; a pattern cannot describe its grammar.
+#: A recurrence rule. Its schema has no pattern: a regular expression cannot describe the grammar.
 Rule = Annotated[
     str,
     Field(
@@ -251,7 +256,7 @@ Moment = Annotated[datetime, BeforeValidator(_parse_time), WithJsonSchema({"type
 Instant = Annotated[
     datetime, BeforeValidator(_parse_instant), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
-#: An ISO 8601 duration in its unambiguous forms, or seconds.
+#: A number of seconds, or a duration. The schema has only ISO 8601 forms; short forms (`90s`) are accepted, too.
 Delay = Annotated[
     timedelta,
     BeforeValidator(_parse_delay),
@@ -274,7 +279,7 @@ JsonObject = Annotated[dict[str, Any], WithJsonSchema({"x-schema": "JsonObject"}
 Document = Annotated[Any, WrapSerializer(_readable)]
 _SECONDS: JsonDict = {"type": "number", "minimum": 0, "maximum": retry.LONGEST_WAIT_SECONDS}
 _DELAYS: JsonDict = {"type": "array", "items": _SECONDS, "minItems": 1, "maxItems": 100}
-#: JSON Schemas of a policy's fields, by their types.
+#: JSON Schemas of the fields of a retry policy, by field type.
 _POLICY_FIELDS: dict[Any, JsonDict] = {
     float: _SECONDS,
     retry.Jitter: {"enum": ["none", "full", "equal"]},
@@ -298,7 +303,7 @@ RetryPolicy = Annotated[
 ]
 StatusName = Annotated[Status, Field(strict=False)]
 Id = Annotated[UUID, Field(strict=False)]
-#: Accepts any integer of JSON Schema, such as 3.0.
+#: Also accepts a float without a fraction, such as 3.0, which JSON Schema counts as an integer.
 WholeNumber = BeforeValidator(_integer_of_float)
 #: A Boolean in a query string.
 Flag = Annotated[bool, BeforeValidator(_parse_flag)]
@@ -347,7 +352,7 @@ def page_of(name: str, description: str, **rows: Any) -> type[PageDocument]:  # 
 
 
 def _exclude_both(schema: JsonDict, model: type[Any]) -> None:
-    """Add to the JSON Schema of a model that its alternatives exclude each other."""
+    """Extend the JSON Schema of a model so that a request cannot contain both alternatives."""
     schema["not"] = {"required": list(model.alternatives)}
 
 
@@ -362,11 +367,11 @@ class InstantOrDelay(RequestModel):
     def _is_one_of_two(self) -> Self:
         instant, delay = self.alternatives
         if {instant, delay} <= self.model_fields_set:
-            raise rejection(f"conflicts with {instant}: give one of them", inside=delay)
+            raise rejection(f"conflicts with {instant}: give only one of the two", inside=delay)
         return self
 
     def given(self) -> dict[str, Any]:
-        """Return the fields that the request contains; a delay under the name of the instant."""
+        """Return the fields that the request contains, by name; a delay has the name of the instant."""
         instant, delay = self.alternatives
         return {instant if name == delay else name: value for name, value in super().given().items()}
 
@@ -392,11 +397,13 @@ class Ownership(RequestModel):
     team_id: ShortText | None = Field(
         None, description="The team that owns the new object. A team's token creates objects only for its own team."
     )
-    created_by: ShortText | None = Field(None, description="Name of the creator. Default: the token's name.")
+    created_by: ShortText | None = Field(
+        None, description="Name of the creator. Default: `token:NAME` or, for `ADMIN_TOKEN`, `api:admin`."
+    )
 
 
 class AttemptOptions(RequestModel):
-    """Priority and attempts of an action."""
+    """The priority and the maximum number of attempts of an action."""
 
     priority: Annotated[int, Field(ge=-32768, le=32767), WholeNumber] | None = Field(
         None, description="Lower numbers run first."
@@ -414,7 +421,7 @@ class Target(RequestModel):
 
 
 class ActionOptions(AttemptOptions):
-    """Options of a new action or series."""
+    """Options of a new action or schedule."""
 
     retry: RetryPolicy | None = Field(None, description="Retry policy, or a list of delays in seconds.")
     lock_group: ShortText | None = Field(

@@ -47,9 +47,9 @@ from scheduled_actions.core.log import log
 from scheduled_actions.core.messages import counted
 from scheduled_actions.database import boundary, transactions
 
-#: Errors of SQL functions name the argument: `after: …`, or of several actions `new_actions[3]: after: …`.
+#: Errors of SQL functions name the argument: `after: …`, or, for several actions, `new_actions[3]: after: …`.
 _SQL_ARGUMENT = re.compile(r"(?:new_actions\[([0-9]+)\]: )?([a-z_]+): (.+)", re.DOTALL)
-#: The Retry-After header after a failure of the database.
+#: The Retry-After header, in seconds, of errors that may pass: a failed database, a locked row, or too many requests.
 RETRY_AFTER_SECONDS = 5
 #: Maximum number of invalid fields in `detail`; `errors` lists more.
 _MAX_DETAILED = 5
@@ -61,7 +61,7 @@ class Unauthorized(RequestError):
 
     message = "{detail}"
     detail: str
-    #: Whether the request has no credentials at all, rather than wrong ones.
+    #: Whether the request has no credentials, rather than wrong ones.
     shows_nothing: bool = field(default=False, kw_only=True)
 
 
@@ -242,7 +242,7 @@ class ProblemDetails(NamedTuple):
 
 
 def problem_details(error: Exception, *, path: str) -> ProblemDetails:
-    """Convert an error to the details of its response; log unexpected errors, and failures of the database.
+    """Convert an error to the details of its response; log unexpected errors and failures of the database.
 
     Args:
         error: Any exception.
@@ -269,7 +269,7 @@ def _database_problem(error: psycopg.Error, *, path: str) -> ProblemDetails:
         return problem_details(refusal, path=path)
     match error:
         case psycopg.DataError() | psycopg.errors.CheckViolation() | psycopg.errors.NotNullViolation():
-            # A value that passed validation, but that the database rejects.
+            # The value passed validation, but the database rejects it.
             return problem_details(transactions.database_refusal(error), path=path)
         case psycopg.IntegrityError():
             log.warning("api.conflict path=%s constraint=%s", path, error.diag.constraint_name)
@@ -348,7 +348,7 @@ def field_problems(error: RequestError, *, inside: str = "") -> list[FieldProble
 
 @contextmanager
 def receiving(limit: int) -> Iterator[None]:
-    """Replace errors that the web server raises while it receives a body with request errors.
+    """Convert errors that the web server raises while it receives a body to request errors.
 
     Args:
         limit: The maximum size of the body, in bytes.

@@ -30,15 +30,15 @@ from scheduled_actions.web.api.problems import (
 Model = TypeVar("Model", bound="RequestModel")
 
 _JSON = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]+\+)?json", re.IGNORECASE)
-#: A character may take six bytes after encoding it again.
+#: Encoding a parsed body again can make it longer: a character of one byte can become an escape of six bytes.
 _MAX_GROWTH = 6
 _MAX_PROBLEMS = 100
 _MAX_NAME = 60
 _MAX_KNOWN = 12
 _QUERY = "query"
-#: pydantic's prefixes of messages.
+#: Prefixes of pydantic's messages, which are removed.
 _PREFIXES = re.compile(r"^(?:Value error, |(?:Input|String|List|Dictionary|Tuple|Set|Data) (?=should ))")
-#: Errors of short values that are not payloads or secrets: the message repeats the value.
+#: Types of errors whose message repeats the value: it is short, and neither a payload nor a secret.
 _REPEATABLE = frozenset(
     {"literal_error", "enum", "greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"}
 )
@@ -52,8 +52,8 @@ def read_json(request: Request, *, limit: int, is_optional: bool) -> Any:  # noq
     Raises:
         TooLarge: The body exceeds `limit` bytes; the rest is not read.
         UnsupportedMediaType: The media type is not JSON, or the charset is not UTF-8.
-        BodyUnreadable: The body is not JSON, is nested deeper than 100 levels, or contains a value that Postgres cannot
-            store: NUL, half a surrogate pair, NaN, Infinity, or an integer of more than 4,300 digits.
+        BodyUnreadable: The body is empty, incomplete or not JSON, is nested deeper than 100 levels, or contains a value
+            that cannot be stored: NUL, half a surrogate pair, NaN, Infinity, or an integer of more than 4,300 digits.
     """
     body = _read(request, limit)
     if not body and is_optional:
@@ -81,10 +81,10 @@ def _read(request: Request, limit: int) -> bytes:
     declared = request.content_length or 0
     if declared > limit:
         raise TooLarge("the body", declared, limit)
-    # A chunked body is truncated silently at its maximum: one more byte shows that it was longer.
+    # A chunked body is truncated silently at the maximum; the additional byte shows that the body was longer.
     request.max_content_length = limit + 1
     with receiving(limit):
-        # Cached, for an embedding application that has read it before.
+        # Flask caches the body: the application that mounts the API may have read it before.
         body = request.get_data()
     if len(body) > limit:
         raise TooLarge("the body", len(body), limit)
@@ -92,7 +92,7 @@ def _read(request: Request, limit: int) -> bytes:
 
 
 def validate(model: type[Model], value: Any, *, whole: str) -> Model:  # noqa: ANN401 - any JSON
-    """Return a validated value as an instance of the model.
+    """Validate a value; return it as an instance of the model.
 
     Args:
         model: The model of the request.
@@ -114,7 +114,7 @@ def validate(model: type[Model], value: Any, *, whole: str) -> Model:  # noqa: A
 
 
 def validate_query(model: type[Model], given: MultiDict[str, str]) -> Model:
-    """Return the validated query parameters as an instance of the model.
+    """Validate query parameters; return them as an instance of the model.
 
     Raises:
         FieldsInvalid: A parameter is unknown, repeated or invalid.
@@ -134,7 +134,7 @@ def _problem(error: ErrorDetails, model: type[RequestModel], value: Any, whole: 
     if context.get("inside"):
         path.append(str(context["inside"]))
     message = _message(error, model)
-    # Query parameters are in URLs and logs anyway.
+    # Query parameters can be repeated: URLs, and thus logs, contain them in any case.
     if message.startswith("should ") and (whole == _QUERY or error["type"] in _REPEATABLE):
         given = error["input"]
         text = str(given) if isinstance(given, int | float) else repr(given)
@@ -162,7 +162,7 @@ def _message(error: ErrorDetails, model: type[RequestModel]) -> str:
             return "is required"
         case "dict_type" | "model_type" | "model_attributes_type":
             return "should be a JSON object"
-        case "uuid_parsing" | "uuid_type" if error["loc"][-1] == "cursor":
+        case _ if error["loc"][-1:] == ("cursor",):
             return "is an invalid cursor: send next_cursor of the previous page"
         case "uuid_parsing":
             return "should be an id, such as 0197a000-0000-7000-8000-000000000001"
@@ -182,7 +182,7 @@ def _printable(step: object) -> str:
 
 
 def check_idempotency_key(value: str | None) -> str | None:
-    """Return the value of an Idempotency-Key header; None if the header is missing.
+    """Validate and return the value of an Idempotency-Key header; None if the header is missing.
 
     Raises:
         FieldsInvalid: The key is malformed.
@@ -199,7 +199,7 @@ def check_idempotency_key(value: str | None) -> str | None:
 
 
 def request_digest(*parts: Any) -> bytes:  # noqa: ANN401 - any JSON
-    """Return the digest that identifies equal requests; the order of object members does not matter."""
+    """Return a digest that is the same for equal requests; the order of object members does not matter."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()
 
 
@@ -222,13 +222,13 @@ def run_once(
         scope: The team that owns the key; empty: no team.
         key: The Idempotency-Key.
         digest: The digest of the request.
-        answer: Executes the request on the same connection.
+        answer: Executes the request on the same connection; returns the status, body and headers of the response.
         shown_once: The field of the body that is not stored: null in a replayed response.
 
     Raises:
         IdempotencyKeyReused: The key was used for another request.
-        IdempotencyKeyInUse: The first request with the key did not end within the lock limit of the connection, or the
-            key has just been pruned.
+        IdempotencyKeyInUse: The first request with the key did not end within the lock timeout of the connection, or
+            the key has just been pruned.
         Exception: Any error of `answer`; the key can then be used again.
     """
     try:

@@ -1,4 +1,4 @@
-"""Define routes of the management API and the calls that they serve, and match paths to routes."""
+"""Routes of the management API, their calls and responses, and the router that finds routes by path."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from scheduled_actions.web.api.auth import Caller
 from scheduled_actions.web.api.models import EmptyRequest, RequestModel
 from scheduled_actions.web.api.problems import PreconditionFailed
 
-#: The default limit of a body, in bytes.
+#: The default maximum size of a body, in bytes.
 BODY_LIMIT = 1024 * 1024
 
 Query = TypeVar("Query", bound=RequestModel)
@@ -31,7 +31,7 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True, kw_only=True)
 class CallContext:
-    """The caller of the API, and the project."""
+    """The context of a call: the project, the caller, and the path of the API."""
 
     runtime: Runtime
     caller: Caller
@@ -53,7 +53,7 @@ class Call(CallContext, Generic[Query, Body]):
     connection: Connection | None = None
 
     def borrowed(self) -> AbstractContextManager[Connection]:
-        """Lend the connection of the transaction; without a transaction, a new connection."""
+        """Return a block that yields the connection of the transaction or, without a transaction, a new connection."""
         return borrowed_connection(self.runtime.database, self.connection)
 
     @property
@@ -99,7 +99,7 @@ class Answer:
         )
 
     def extended(self, model: type[BaseModel], **fields: Any) -> Self:  # noqa: ANN401 - values of any fields
-        """Return the response with a document of another model: the fields of the current one, and further fields."""
+        """Return the response with its document converted to another model, which has additional fields."""
         return replace(self, document=model.model_validate({**dict(self.document), **fields}))
 
 
@@ -165,7 +165,7 @@ def etag_of(shown: BaseModel) -> str:
     return f'"{hashlib.sha256(shown.model_dump_json().encode()).hexdigest()[:32]}"'
 
 
-#: A block in which a resource is locked; it yields the connection that holds the lock.
+#: Yields the connection that holds the lock of a resource; without If-Match, the connection of the call or None.
 Locked = AbstractContextManager[Connection | None]
 
 
@@ -175,7 +175,7 @@ def require_if_match(
     lock: Callable[..., AbstractContextManager[tuple[Thing, Connection]]],
     show: Callable[[Thing], BaseModel],
 ) -> Iterator[Connection | None]:
-    """Lock a resource and compare it with If-Match; yield the connection that holds the lock.
+    """Lock a resource and compare its ETag with If-Match; yield the connection that holds the lock.
 
     Args:
         call: The request. Without If-Match, nothing is locked and `call.connection` is yielded.
@@ -244,7 +244,7 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 def undecoded_parts(path: str, target: str | None) -> tuple[str, ...] | None:
-    """Return the decoded parts of a path, which is split before decoding, so that `%2F` does not separate parts.
+    """Split a path before decoding it, so that `%2F` does not separate parts; return the decoded parts.
 
     Args:
         path: The end of the request's path, decoded.

@@ -93,11 +93,28 @@ def test_every_list_refuses_what_it_does_not_know_by_name(shared_api, query):
         "~~",
     ],
 )
-def test_a_cursor_of_ones_own_making_is_refused(shared_api, cursor):
+def test_a_forged_calendar_cursor_is_rejected(shared_api, cursor):
     answer = shared_api("GET", f"/calendar?cursor={cursor}")
 
     assert answer.status_code == 400
     assert [one["field"] for one in answer.json["errors"]] == ["cursor"]
+
+
+@pytest.mark.parametrize("cursor", ["", "~~", "x" * 100, "'"])
+@pytest.mark.parametrize("path", LISTS)
+def test_the_error_of_an_invalid_cursor_explains_where_cursors_come_from(shared_api, path, cursor):
+    answer = shared_api("GET", f"{path}?cursor={cursor}")
+
+    expected = {"field": "cursor", "message": "is an invalid cursor: send next_cursor of the previous page"}
+    assert (answer.status_code, answer.json["errors"]) == (400, [expected])
+
+
+@pytest.mark.parametrize("path", ["/webhooks/deliveries/recover", "/webhooks/endpoints/e/replay-missed"])
+def test_the_error_of_an_invalid_cursor_of_a_batch_explains_where_cursors_come_from(shared_api, path):
+    answer = shared_api("POST", path, {"from": "2026-03-04T12:00:00Z", "cursor": "x"})
+
+    expected = {"field": "cursor", "message": "is an invalid cursor: send next_cursor of the previous page"}
+    assert (answer.status_code, answer.json["errors"]) == (400, [expected])
 
 
 @pytest.mark.parametrize(

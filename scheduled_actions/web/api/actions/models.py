@@ -1,4 +1,4 @@
-"""Define the requests and responses of the routes of actions."""
+"""Requests and responses of the routes of actions."""
 
 from typing import Annotated, ClassVar, Literal, Self
 from uuid import UUID
@@ -43,7 +43,7 @@ _FollowUps = JsonObject | Annotated[list[JsonObject], Field(max_length=20)]
 #: The maximum number of actions that one request creates.
 BATCH_MOST = 1000
 _YEAR_SECONDS = 366 * 86400
-#: Default of `overdue_seconds`: five pings, a minute apart.
+#: Default of `overdue_seconds`: five ticks, one per minute.
 _OVERDUE_SECONDS = 300
 
 _DedupKey = Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=WITHOUT_NUL), Storable]
@@ -115,7 +115,7 @@ class CreateActionsRequest(RequestModel):
 
 
 class UpdateActionRequest(PatchModel, _ActionDue, AttemptOptions, HookOptions):
-    """Changes to a pending action; omitted fields keep their values; null removes a condition or follow-up."""
+    """Changes to a pending action. Omitted fields keep their values; null removes a condition or follow-ups."""
 
     nullable: ClassVar[frozenset[str]] = frozenset({"condition", "after", "on_success", "on_failure"})
 
@@ -125,14 +125,14 @@ class UpdateActionRequest(PatchModel, _ActionDue, AttemptOptions, HookOptions):
     after: _After | None = Field(
         None, description="Ids of the actions of the same team that must complete first; null removes all of them."
     )
-    force: bool = Field(default=False, description="Overrides the lock of `edit_lock_seconds`.")
+    force: bool = Field(default=False, description="Overrides the edit lock (setting `edit_lock_seconds`).")
 
 
 class CancelActionRequest(RequestModel):
     """Options of a cancellation."""
 
     reason: LongText | None = Field(None, description="Reason for the cancellation, stored with the action.")
-    force: bool = Field(default=False, description="Overrides the lock of `edit_lock_seconds`.")
+    force: bool = Field(default=False, description="Overrides the edit lock (setting `edit_lock_seconds`).")
 
 
 class ActionFilterFields(PatchModel):
@@ -178,11 +178,11 @@ class ActionsQuery(ActionFilterFields, PageQuery):
 class UpdateActionQuery(RequestModel):
     """Options of an update."""
 
-    force: Flag = Field(default=False, description="Overrides the lock of `edit_lock_seconds`.")
+    force: Flag = Field(default=False, description="Overrides the edit lock (setting `edit_lock_seconds`).")
 
 
 class ActionCountsQuery(TeamQuery):
-    """Filters of the counts, and when an action is overdue."""
+    """Filters of the counts, and the age from which an action is overdue."""
 
     overdue_seconds: Annotated[float, Field(ge=0, le=_YEAR_SECONDS, strict=False, allow_inf_nan=False)] = Field(
         _OVERDUE_SECONDS, description="An action is overdue once it has been due for this many seconds."
@@ -220,7 +220,7 @@ class RetryActionsRequest(_BulkRequest):
 
 
 class CancelActionsRequest(_BulkRequest):
-    """Actions to cancel that are pending or have no handler."""
+    """Pending actions, and actions without a handler, to cancel."""
 
     status: Literal["pending", "no_action"] | None = Field(None, description="Default: both statuses.")
     force: bool = Field(
@@ -327,15 +327,15 @@ class Lateness(ResponseModel):
 
 @shares_fields(
     management.ActionCounts,
-    due="Pending actions whose `scheduled_at` has passed.",
-    overdue="Pending actions that have been due for longer than `overdue_seconds`.",
+    due="Number of pending actions whose `scheduled_at` has passed.",
+    overdue="Number of pending actions that have been due for longer than `overdue_seconds`.",
     oldest_due_seconds="How many seconds the oldest due action has been due; null without due actions.",
     by_type="Number of actions by action type and status.",
     capped="Names of the counts that exceed 10,000; their values are 10,000.",
 )
 @adds_fields(**dict.fromkeys(Status, int))
 class ActionCountsDocument(ResponseModel):
-    """Numbers of actions; each status, and the due and overdue actions, are counted up to 10,000."""
+    """Numbers of actions by status, of due actions and of overdue actions; each is counted up to 10,000."""
 
     lateness: dict[str, Lateness] = Field(
         description="Lateness by action type, of the latest 5,000 completed and 5,000 failed actions that ended in the "

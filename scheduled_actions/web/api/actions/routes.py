@@ -1,4 +1,4 @@
-"""Define the routes that schedule, list, count, explain, update, cancel, retry, run and delete actions."""
+"""Routes that schedule, list, count, explain, update, cancel, retry, run and delete actions."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -81,7 +81,7 @@ def create_action(call: Call[EmptyRequest, CreateActionRequest]) -> Answer:
 
 
 def create_actions(call: Call[EmptyRequest, CreateActionsRequest]) -> Answer:
-    """Schedule many actions, all of them or none."""
+    """Schedule many actions, all of them or none; return their ids."""
     rows: list[dict[str, Any]] = []
     refused: list[tuple[int, RequestError]] = []
     for position, new in enumerate(call.body.actions):
@@ -322,7 +322,7 @@ ROUTES = (
         takes_if_match=True, **_ONE,
     ),
     Route(
-        "POST", "/actions/{id}/cancel", cancel_action, "Cancel a pending action, or one without a handler",
+        "POST", "/actions/{id}/cancel", cancel_action, "Cancel an action that is pending or has no handler",
         description="From `edit_lock_seconds` before its due time, a pending action is locked unless `force` is true. "
         "The cancelled action is kept until it is pruned.",
         body=CancelActionRequest, is_body_optional=True, refuses=(*_CHANGING, ActionLocked), creates=True,

@@ -1,4 +1,4 @@
-"""Define the requests and responses of the routes of deadlines."""
+"""Requests and responses of the routes of deadlines."""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -46,7 +46,7 @@ _Name = Annotated[ShortText, Field(max_length=200)]
 
 
 def _require_one(*names: str) -> ConfigDict:
-    """Return the configuration of a model that requires one of these fields, and at most one due instant."""
+    """Return the configuration of a model that requires one of these fields, and forbids `due_at` with `delay`."""
     return ConfigDict(
         json_schema_extra={
             "anyOf": [{"required": [name]} for name in names],
@@ -79,7 +79,7 @@ class _Notice(_Stage):
 
 
 class ReminderDocument(_Notice):
-    """A reminder; by default before the due instant."""
+    """A reminder. An offset without `before` or `after` is before the due instant."""
 
     repeat: Rule | None = Field(
         None, description="Rule by which the reminder is repeated until the deadline is resolved."
@@ -91,7 +91,7 @@ class ReminderDocument(_Notice):
 
 
 class EscalationLevel(_Notice):
-    """A level of an escalation; by default after the due instant."""
+    """A level of an escalation. An offset without `before` or `after` is after the due instant."""
 
     assign: _Recipients | None = Field(
         None, description="People who become responsible for the deadline at this level."
@@ -152,7 +152,7 @@ class CreateDeadlineRequest(_Definition, _DeadlineDue, Ownership):
     )
 
     def given(self) -> dict[str, Any]:
-        """Return the fields that the request contains; a delay as `due_at`."""
+        """Return the fields that the request contains, by name, without null; `delay` is returned as `due_at`."""
         return {
             "due_at" if name == "delay" else name: value for name, value in self.model_dump(exclude_none=True).items()
         }
@@ -165,14 +165,14 @@ class ReasonRequest(RequestModel):
 
 
 class UpdateDeadlineRequest(PatchModel, _Definition, ReasonRequest):
-    """Changes to a deadline; omitted fields keep their values; null restores the default of all fields but `target`."""
+    """Changes to a deadline. Omitted fields keep their values; null restores the default. `target` cannot be null."""
 
     nullable: ClassVar[frozenset[str]] = frozenset({*_Definition.model_fields, "reason"})
 
     target: Target | None = None
 
     def given(self) -> dict[str, Any]:
-        """Return the fields that the request contains; None restores the default of a nullable field."""
+        """Return the fields that the request contains, by name; None restores the default of a nullable field."""
         return dict.fromkeys(self.model_fields_set) | self.model_dump(exclude_none=True)
 
 
@@ -363,7 +363,7 @@ class DeadlineWithTimeline(DeadlineDocument):
 
 NotificationPage = page_of(
     "NotificationPage",
-    "A page of the notifications of a deadline, newest first; kept as long as the deadline.",
+    "A page of the notifications of a deadline, newest first. Notifications are kept as long as the deadline.",
     notices=list[NotificationReceiptDocument],
 )
 

@@ -1,4 +1,4 @@
-"""Define the routes that create, list, preview and change deadlines."""
+"""Routes that create, list, preview and change deadlines."""
 
 from collections.abc import Callable
 from functools import partial
@@ -163,7 +163,7 @@ def acknowledge_deadline(call: Call[EmptyRequest, AcknowledgeDeadlineRequest]) -
 
 
 def reassign_deadline(call: Call[EmptyRequest, ReassignDeadlineRequest]) -> Answer:
-    """Replace the recipients of a deadline, who are responsible for it; an acknowledgement ends."""
+    """Replace the recipients of a deadline, who are responsible for it, and end its acknowledgement."""
     return _change(call, call.runtime.deadlines.reassign, requester=call.caller.requester, **dict(call.body))
 
 
@@ -245,8 +245,9 @@ ROUTES = (
         body=CompleteDeadlineRequest, is_body_optional=True, refuses=_CHANGING, **_CHANGE,
     ),
     Route(
-        "POST", "/deadlines/{id}/cancel", cancel_deadline, "Cancel a deadline, or also the rest of its series",
-        description="With `series`, the later deadlines are cancelled, too, and no further deadline is created.",
+        "POST", "/deadlines/{id}/cancel", cancel_deadline,
+        "Cancel a deadline, optionally with the later deadlines of its series",
+        description="With `series`, the later deadlines are also cancelled, and no further deadline is created.",
         body=CancelDeadlineRequest, is_body_optional=True, refuses=_CHANGING, **_CHANGE,
     ),
     Route(

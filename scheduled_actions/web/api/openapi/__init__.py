@@ -1,1 +1,1 @@
-"""The description of the API, for programs and for people."""
+"""The OpenAPI document of the management API, and its HTML page."""

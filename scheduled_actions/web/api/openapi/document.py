@@ -181,7 +181,7 @@ def _schemas() -> tuple[dict[type[BaseModel], Any], dict[str, Any]]:
 
 
 def _resolved(schema: Any) -> Any:  # noqa: ANN401 - a part of a schema
-    """Return a schema in which references to schemas without a model replace `x-schema`."""
+    """Replace each `x-schema` in a schema with a reference to the schema that it names."""
     match schema:
         case {"x-schema": name, **others}:
             return {"$ref": _REF.format(model=name), **others}

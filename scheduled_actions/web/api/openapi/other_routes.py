@@ -1,4 +1,4 @@
-"""Describe for OpenAPI the routes and documents without models: ticks, health, metrics, documentation and problems."""
+"""OpenAPI descriptions of routes and documents that have no models, such as ticks, health checks and problems."""
 
 from typing import Any
 
@@ -146,7 +146,7 @@ OTHER_SCHEMAS: dict[str, Any] = {
         "type": "object",
         "properties": {
             "field": {
-                "description": "Path of the field, such as `payload.name` or `actions.3.priority`; or the header.",
+                "description": "Path of the field, such as `payload.name` or `actions.3.priority`, or a header name.",
                 "type": "string",
             },
             "message": {"type": "string"},

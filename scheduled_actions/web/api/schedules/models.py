@@ -1,4 +1,4 @@
-"""Define the requests and responses of the routes of schedules."""
+"""Requests and responses of the routes of schedules."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -170,7 +170,10 @@ class CreateScheduleRequest(_ScheduleOptions, Ownership):
 
 
 class UpdateScheduleRequest(_ScheduleOptions):
-    """Changes to a schedule; omitted fields keep their values; null restores the default."""
+    """Changes to a schedule. Omitted fields keep their values; null restores the default.
+
+    A null `payload` changes nothing; `recurrence` cannot be null.
+    """
 
     payload: JsonObject | None = None
     recurrence: Rule | None = None

@@ -1,4 +1,4 @@
-"""Define the routes that create, list, change, run and delete schedules and their occurrences, and preview rules."""
+"""Routes that create, list, change, run and delete schedules and their occurrences, and preview rules."""
 
 from collections.abc import Callable
 from dataclasses import replace

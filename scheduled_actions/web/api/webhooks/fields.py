@@ -1,4 +1,4 @@
-"""Define the field types of the settings of a webhook endpoint."""
+"""Field types of the settings of a webhook endpoint."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -28,7 +28,8 @@ def _setting(name: str, check: Callable[[Any], Any] | None = None) -> BeforeVali
         try:
             return check(value) if check else check_settings({name: value})[name]
         except InvalidArgument as error:
-            # Errors inside the setting keep their path; others may have the name of a value in it.
+            # An error of a part of the setting names the path of the part, and keeps it. Any other name that the check
+            # chose is replaced by the name of the setting.
             raise rejection_of(error.renamed(error.name if error.name.startswith(name) else name)) from None
         except UrlInvalid as error:
             raise rejection(f"{error.problem}; it must be {error.expected}") from None

@@ -1,4 +1,4 @@
-"""Define the requests and responses of the routes of webhooks."""
+"""Requests and responses of the routes of webhooks."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -76,7 +76,7 @@ class CreateEndpointRequest(_Settings):
 
 
 class RotateSecretRequest(RequestModel):
-    """Options of a rotation."""
+    """Options of the rotation of a secret."""
 
     secret: Secret | None = Field(None, description="An existing secret. Default: a new one is generated.")
     grace_seconds: Delay = Field(
@@ -132,8 +132,8 @@ class EndpointSettingsDocument(ResponseModel):
     model.EndpointDetails,
     previous_secret_until="When the previous secret expires; null without a previous secret.",  # noqa: S106 - a description
     failing_since="Time of the first failure since the last success; null if there was no failure since.",
-    auto_disable_at="The first failure at or after this time disables the endpoint; null before two failures 12 hours "
-    "apart without a success between them, and for a disabled endpoint.",
+    auto_disable_at="The first failure at or after this time disables the endpoint. Null for a disabled endpoint, and "
+    "until two failures are at least 12 hours apart without a success between them.",
     disabled_at=None,
     disabled_reason=None,
 )

@@ -1,4 +1,4 @@
-"""Define the routes of webhook endpoints, deliveries and event types."""
+"""Routes of webhook endpoints, deliveries and event types."""
 
 from functools import partial
 from http import HTTPStatus
@@ -157,7 +157,7 @@ def _run_batch(call: Call[Any, Any], run: partial[BatchProgress]) -> Answer:
 
 
 def list_event_types(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
-    """Return the event types that are declared, emitted by watched tables, or were emitted before (in the team)."""
+    """Return the declared event types, those of watched tables, and those emitted before (in the caller's team)."""
     return Answer(EventTypes.model_validate({"events": call.runtime.endpoints.events(team_id=call.caller.team_id)}))
 
 
