@@ -91,14 +91,14 @@ class Action:
     updated_at: datetime
     #: Evaluated before each attempt; None: no condition.
     condition: Any = None
-    #: Fencing token of the current claim; None unless it is processing.
+    #: Fencing token of the current claim; None unless the action is processing.
     claim_token: UUID | None = None
-    #: State of the wait for its condition: `since`, `checks`, `next_check_at`, `unmet` and `unmet_since`; None before
+    #: State of the wait for the condition: `since`, `checks`, `next_check_at`, `unmet` and `unmet_since`; None before
     #: the first check.
     waiting: Mapping[str, Any] | None = None
-    #: Actions to schedule when it completes, as arguments of the SQL function `schedule_actions`.
+    #: Actions to schedule when this action completes, as arguments of the SQL function `schedule_actions`.
     on_success: Any = None
-    #: Actions to schedule when it fails permanently; same form.
+    #: Actions to schedule when this action fails permanently, in the same form.
     on_failure: Any = None
     #: Id of the action whose handler scheduled this one, or that it follows; that action may have been pruned.
     scheduled_by: UUID | None = None
@@ -111,7 +111,7 @@ class Scheduled(NamedTuple):
 
     #: Id of the new action, or of the pending action that it was merged into.
     id: UUID
-    #: Whether it was merged into a pending action.
+    #: Whether the new action was merged into a pending action.
     deduplicated: bool
 
 
@@ -129,7 +129,7 @@ class Claimed(NamedTuple):
     max_attempts: int | None
     lock_group: str | None
     lock_group_blocks: bool
-    #: Outcome of the last history entry; None without one.
+    #: Outcome of the last history entry; None without history.
     last_outcome: str | None
     payload_text: str
     state_text: str | None
@@ -151,14 +151,14 @@ class Claimed(NamedTuple):
     created_epoch: float
     #: Condition; None for most actions.
     condition_text: str | None
-    #: Whether it was scheduled with follow-ups.
+    #: Whether the action was scheduled with follow-ups.
     has_follow_ups: bool
     #: Fencing token: an outcome is stored only while the row has the same one.
     token: UUID
 
     @property
     def scheduled_instant(self) -> datetime:
-        """When the action became due; the minimum datetime if the stored instant is outside the range of datetime."""
+        """When the action became due, in UTC; the minimum datetime if datetime cannot represent the instant."""
         try:
             return datetime.fromtimestamp(self.scheduled_epoch, UTC)
         except (OverflowError, ValueError):
@@ -166,11 +166,24 @@ class Claimed(NamedTuple):
 
     @property
     def previous_occurrence_at(self) -> datetime | None:
-        """The previous occurrence; None outside a series and for the first one."""
+        """The previous occurrence of the series, in UTC; None outside a series and for its first occurrence.
+
+        Raises:
+            OverflowError, ValueError: The instant is outside the range of datetime.
+        """
         return _instant(self.previous_epoch)
 
     def as_action(self, *, payload: Any, state: Any, metadata: Any, history: Any, lease_ends: datetime) -> Action:  # noqa: ANN401 - any JSON
-        """Return the action as handlers receive it, with decoded documents.
+        """Return the action as handlers receive it.
+
+        `updated_at` is not claimed with the action; it equals `created_at`.
+
+        Args:
+            payload: The decoded payload.
+            state: The decoded state of the last snooze; None without one.
+            metadata: The decoded metadata; None without metadata.
+            history: The decoded list of history entries; None without history.
+            lease_ends: When the lease of the claim expires; aware.
 
         Raises:
             OverflowError, ValueError: An instant is outside the range of datetime.
@@ -196,9 +209,9 @@ class Claimed(NamedTuple):
         )
 
 
-#: Fields that `Claimed` and `Action` share.
+#: Names of the fields that `Claimed` and `Action` share.
 _ALIKE = tuple(name for name in Claimed._fields if name in {field.name for field in fields(Action)})
-#: Epoch seconds of the start of the year 9999, the last one of a datetime.
+#: Epoch seconds of the start of the year 9999, the last year that a datetime can represent.
 READABLE_BEFORE = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 

@@ -1,6 +1,7 @@
 """Check arguments that many functions share, and convert them to parameters of SQL functions.
 
-A check returns the valid value and raises `InvalidArgument` for any other; None stands for an omitted argument.
+A check returns a valid value, and raises `InvalidArgument` for an invalid one unless its docstring names another
+error. None stands for an omitted argument.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,17 @@ _YEAR_SECONDS = 366 * 86400
 def check_scheduled_at(
     moment: datetime | timedelta | None, timezone: str | None
 ) -> tuple[datetime | None, timedelta | None]:
-    """Return the instant in UTC, or the delay from the database's clock; both None: now."""
+    """Return the instant in UTC, or the delay from the database's clock; None for the other one.
+
+    Args:
+        moment: An aware datetime, a naive datetime in the time zone, or a delay of at most a hundred years; None: now,
+            for which both results are None.
+        timezone: IANA name for naive datetimes; a local time inside a DST gap moves forward by the gap.
+
+    Raises:
+        InvalidArgument: The time zone is unknown, or the moment is of another type, out of range, or naive without a
+            time zone.
+    """
     zone = None if timezone is None else check_timezone(timezone)
     if moment is None:
         return None, None
@@ -34,7 +45,7 @@ def check_scheduled_at(
     if moment.utcoffset() is None:
         if zone is None:
             raise InvalidArgument("scheduled_at", moment, "an aware datetime: give it a tzinfo, or set timezone")
-        # A local time inside a DST gap moves forward by the gap (RFC 5545, erratum 4271).
+        # The conversion to UTC moves a local time inside a DST gap forward by the gap (RFC 5545, erratum 4271).
         moment = moment.replace(tzinfo=zone)
     try:
         return moment.astimezone(UTC), None
@@ -43,9 +54,9 @@ def check_scheduled_at(
 
 
 def check_timezone(name: str) -> ZoneInfo:
-    """Return the time zone with an IANA name; raise `InvalidArgument` if there is none."""
+    """Return the time zone with an IANA name; raise `InvalidArgument` if no time zone has that name."""
     try:
-        # ZoneInfo accepts a tuple as the arguments of its cache.
+        # ZoneInfo passes a tuple to the look-up in its cache as key and default, and returns the default.
         if isinstance(name, str):
             return ZoneInfo(name)
     except Exception:  # noqa: BLE001, S110 - zoneinfo raises KeyError, ValueError, OSError and more for bad names
@@ -103,7 +114,7 @@ def _integer(name: str, value: int, least: int, most: int) -> int:
 
 
 def check_seconds(name: str, value: float) -> float:
-    """Return a number of seconds if it is from 0 to a year; raise `InvalidArgument` otherwise."""
+    """Return a number of seconds if it is from 0 to a year of 366 days; raise `InvalidArgument` otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _YEAR_SECONDS:
         raise InvalidArgument(name, value, "a number of seconds between 0 and a year")
     return float(value)
@@ -129,7 +140,10 @@ def check_name(name: str, value: str, *, longest: int | None) -> str:
 
 
 def check_list(name: str, value: Sequence[Any], *, most: int | None = None) -> Sequence[Any]:
-    """Return a list of at most `most` items; raise `InvalidArgument` otherwise. None for `most`: any length."""
+    """Return a sequence if it has at most `most` items (None: any number); raise `InvalidArgument` otherwise.
+
+    Strings, bytes and ranges are not accepted.
+    """
     if not isinstance(value, Sequence) or isinstance(value, str | bytes | range):
         raise InvalidArgument(name, value, "a list")
     if most is not None and len(value) > most:

@@ -1,4 +1,4 @@
-"""Parse durations: ISO 8601 (`PT5M`), or short (`5m`, `1h30m`)."""
+"""Parse durations in ISO 8601 (`PT5M`) or in short form (`5m`, `1h30m`)."""
 
 import re
 from datetime import timedelta
@@ -15,7 +15,7 @@ _SHORT = re.compile(
     rf"(?:(?P<weeks>{_NUMBER})w)?(?:(?P<days>{_NUMBER})d)?"
     rf"(?:(?P<hours>{_NUMBER})h)?(?:(?P<minutes>{_NUMBER})m)?(?:(?P<seconds>{_NUMBER})s)?"
 )
-_EXPECTED = "a duration: PT5M, P1D or PT1H30M (ISO 8601), or short 90s, 5m, 2h, 3d"
+_EXPECTED = "a duration such as PT5M, P1D or PT1H30M (ISO 8601), or 90s, 5m, 2h or 3d"
 _CALENDAR = "a fixed duration: use days or weeks (P30D, P4W) instead of years and months; minutes follow a T (PT5M)"
 
 
@@ -23,8 +23,8 @@ def parse_duration(text: str, *, name: str = "duration") -> timedelta:
     """Parse a duration of zero or more.
 
     Args:
-        text: ISO 8601 with weeks, days, hours, minutes and seconds, or short: `1h30m`. The last part may have a
-            fraction.
+        text: ISO 8601 with weeks, days, hours, minutes and seconds, or the short form `1h30m`. The last part may have
+            a fraction.
         name: Name of the argument in errors.
 
     Raises:

@@ -16,7 +16,7 @@ BYTES = 4 * 1024 * 1024
 
 
 class EvaluationBudget:
-    """Counts the steps and bytes of one evaluation, and ends it at its limits.
+    """Counts the steps and bytes of one evaluation, and raises `BudgetExceeded` when a limit is exceeded.
 
     One step is one elementary operation, about 5 µs: a candidate instant, a comparison with a range, a node of a
     document. A loop over caller-supplied values spends one step per iteration.
@@ -25,7 +25,7 @@ class EvaluationBudget:
         what: Name of the evaluation in errors: "the recurrence", "the feed".
         steps: Initial number of steps.
         size: Initial number of bytes.
-        within: The budget of which this is a part: what the part spends, it spends too.
+        within: The budget of which this is a part; steps and bytes spent here are also subtracted from it.
     """
 
     __slots__ = ("_bytes", "_prepared", "_steps", "_within", "bytes_left", "steps_left", "what")
@@ -45,14 +45,17 @@ class EvaluationBudget:
         return self.steps_left < 0 or self.bytes_left < 0
 
     def part(self, *, of: int) -> "EvaluationBudget":
-        """Return the budget of one of `of` parts: an equal share of the rest, at least `PART_LEAST`."""
+        """Return a budget for one of `of` parts: an equal share of the steps left, at least `PART_LEAST`.
+
+        The number of bytes of a part is limited by `BYTES` and by this budget.
+        """
         return EvaluationBudget(self.what, steps=max(self.steps_left // of, PART_LEAST), within=self)
 
     def spend(self, steps: int = 1) -> None:
         """Subtract steps from this budget and from the budget of which it is a part.
 
         Raises:
-            BudgetExceeded: Fewer steps are left.
+            BudgetExceeded: One of the two has fewer steps left.
         """
         self.steps_left -= steps
         if self.steps_left < 0:
@@ -61,10 +64,14 @@ class EvaluationBudget:
             self._within.spend(steps)
 
     def spend_to_prepare(self, what: object, steps: int) -> None:
-        """Spend the steps of preparing `what`, unless the previous call prepared an equal value.
+        """Spend steps on preparing a value, unless the previous call prepared an equal value.
+
+        Args:
+            what: The value that is prepared; compared with `==`.
+            steps: The steps that the preparation takes.
 
         Raises:
-            BudgetExceeded: Fewer steps are left.
+            BudgetExceeded: This budget, or the budget of which it is a part, has fewer steps left.
         """
         if what != self._prepared:
             self._prepared = what
@@ -74,7 +81,7 @@ class EvaluationBudget:
         """Subtract bytes from this budget and from the budget of which it is a part.
 
         Raises:
-            BudgetExceeded: Fewer bytes are left.
+            BudgetExceeded: One of the two has fewer bytes left.
         """
         self.bytes_left -= size
         if self.bytes_left < 0:

@@ -14,7 +14,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 def is_pointer(text: str) -> bool:
-    """Whether a string is a JSON pointer; the empty pointer selects the whole document."""
+    """Return whether a string is a JSON pointer; the empty pointer selects the whole document."""
     return _POINTER.fullmatch(text) is not None
 
 
@@ -32,23 +32,23 @@ def resolve_pointer(pointer: str, value: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def equals(value: Any, wanted: Any) -> bool:  # noqa: ANN401 - any JSON
-    """Whether two JSON values are equal; unlike in Python, true does not equal 1."""
+    """Return whether two JSON values are equal; true does not equal 1, except inside lists and objects."""
     return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)
 
 
 def contains(value: Any, wanted: Any) -> bool:  # noqa: ANN401 - any JSON
-    """Whether a list has the item, or a string the substring."""
+    """Return whether a list contains an item, or a string a substring; false for any other pair."""
     is_part = isinstance(value, str) and isinstance(wanted, str) and wanted in value
     return is_part or (isinstance(value, list) and any(equals(one, wanted) for one in value))
 
 
 def starts_with(value: Any, wanted: str) -> bool:  # noqa: ANN401 - any JSON
-    """Whether a value is a string that starts with another."""
+    """Return whether a value is a string that starts with another."""
     return isinstance(value, str) and value.startswith(wanted)
 
 
 def ends_with(value: Any, wanted: str) -> bool:  # noqa: ANN401 - any JSON
-    """Whether a value is a string that ends with another."""
+    """Return whether a value is a string that ends with another."""
     return isinstance(value, str) and value.endswith(wanted)
 
 
@@ -63,7 +63,7 @@ def _is_comparable(value: object, wanted: object) -> bool:
     )
 
 
-#: Comparisons by operator, as conditions write it; webhook filters add the prefix `$`.
+#: Comparisons by the name of the operator in conditions; webhook filters add the prefix `$` to the name.
 OPERATORS: dict[str, Comparison] = {
     "eq": equals,
     "ne": lambda value, wanted: not equals(value, wanted),

@@ -29,7 +29,7 @@ _MASK = "**********"
 def encode(name: str, value: object, *, limit: int) -> str:
     """Convert a value to compact JSON that `decode` and `jsonb` accept.
 
-    Pydantic converts dates, UUIDs, decimals, enums, dataclasses and models, with aliases.
+    Pydantic converts dates, UUIDs, decimals, enums, dataclasses and models; the keys of a model are its aliases.
 
     Args:
         name: Name of the value in errors (`payload`, `result`).
@@ -58,7 +58,10 @@ def encode(name: str, value: object, *, limit: int) -> str:
 
 
 def _is_plain(value: Any, room: int) -> bool:  # noqa: ANN401 - any JSON
-    """Whether a value consists of JSON types, apart from the content of strings: the fast path of most payloads."""
+    """Return whether a value consists of JSON types within the limits: the fast path of most payloads.
+
+    The content of strings is not checked.
+    """
     kind = type(value)
     if kind is dict or kind is list or kind is tuple:
         return room > 0 and _are_plain(value, room - 1)
@@ -113,7 +116,7 @@ def _converted_value(value: object, where: str, room: int) -> Any:  # noqa: ANN4
 
 
 def _holds_iterator(value: object) -> bool:
-    """Whether a collection, dataclass or model contains an iterator, which pydantic would exhaust."""
+    """Return whether a collection, dataclass or model contains an iterator, which pydantic would exhaust."""
     seen, left = set[int](), [value]
     while left:
         one = left.pop()
@@ -145,7 +148,7 @@ def _text(text: str, where: str) -> str:
 
 def _key(key: object, where: str) -> str:
     if not isinstance(key, str):
-        raise _invalid(where, f"has a key of type {type(key).__name__}; keys of JSON objects are strings")
+        raise _invalid(where, f"has a key of type {type(key).__name__}; keys of JSON objects must be strings")
     return _text(key.value if isinstance(key, Enum) else key, where)
 
 
@@ -172,7 +175,10 @@ def leaves(value: object) -> Iterator[object]:
 
 
 def shown_key(key: object) -> str:
-    """Return a key or an index for a path in a message: escaped if it is not printable, at most 60 characters."""
+    """Return a key or an index for a path in a message.
+
+    One that is not printable or longer than 60 characters is cut to 60 characters, quoted and escaped.
+    """
     part = str(key)
     return part if part.isprintable() and len(part) <= 60 else ascii(part[:60])  # noqa: PLR2004 - enough to identify it
 
@@ -183,6 +189,10 @@ def _invalid(where: str, problem: str) -> InvalidArgument:
 
 def decode(text: str | bytes, *, name: str = "payload") -> object:
     """Parse JSON text.
+
+    Args:
+        text: A string, or bytes in UTF-8.
+        name: Name of the value in errors.
 
     Raises:
         InvalidArgument: The text is not JSON, is nested deeper than 100 levels, or contains an integer of more than
@@ -206,8 +216,8 @@ def decode_stored(text: str | bytes) -> object:
     """Parse a stored JSON document for display.
 
     Raises:
-        ValueError, RecursionError: The document contains an integer of more than 4,300 digits, or is nested too
-            deeply for a response.
+        ValueError, RecursionError: The document contains an integer of more than 4,300 digits, or is nested deeper than
+            120 levels, or the text is not JSON.
     """
     value = json.loads(text)
     if _bracket_count(text) > _STORED_DEPTH and _is_deeper_than(value, _STORED_DEPTH):

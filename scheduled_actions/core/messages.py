@@ -1,4 +1,4 @@
-"""Write parts of messages: counts with their nouns, and suggestions for misspelled names."""
+"""Format parts of messages: counts with their nouns, and suggestions for misspelled names."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,16 @@ def counted(count: int, noun: str) -> str:
 
 
 def nearest(text: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the known name most similar to `text`; None without one of at least the similarity `cutoff`."""
+    """Return the known name most similar to `text`, ignoring case.
+
+    Args:
+        text: The name to compare; no name is similar to one of more than 60 characters.
+        known: The known names.
+        cutoff: The minimum similarity, from 0 to 1 (`difflib`).
+
+    Returns:
+        None if no known name is that similar.
+    """
     import difflib  # noqa: PLC0415 - only for an error
 
     by_lower = {name.lower(): name for name in known}

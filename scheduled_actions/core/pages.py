@@ -1,4 +1,4 @@
-"""Pagination: pages of lists, and the cursor of the next page."""
+"""Pages of lists, and the cursors of the pages that follow."""
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -15,14 +15,14 @@ Cursor = TypeVar("Cursor")
 
 
 def read_page(read: Callable[[int], Sequence[Row]], limit: int) -> tuple[Sequence[Row], UUID | None]:
-    """Return a page of rows with ids, and the id of its last row as the cursor; see `read_page_by`."""
+    """Return a page of rows, and the id of its last row as the cursor; None on the last page (see `read_page_by`)."""
     return read_page_by(attrgetter("id"), read, limit)
 
 
 def read_page_by(
     cursor_of: Callable[[Row], Cursor], read: Callable[[int], Sequence[Row]], limit: int
 ) -> tuple[Sequence[Row], Cursor | None]:
-    """Return a page, and the cursor of the next one; None on the last page.
+    """Return a page, and the cursor of the next page; None on the last page.
 
     Args:
         cursor_of: Takes the last row of a page; returns the cursor of the next page.

@@ -28,5 +28,5 @@ def reach_of(requester: Requester | None) -> AddressReach | None:
 
 
 def narrower(one: AddressReach | None, other: AddressReach | None) -> AddressReach | None:
-    """Return the more restrictive of two reaches."""
+    """Return the more restrictive of two reaches; None, for application code, is the least restrictive."""
     return "team" if "team" in {one, other} else one or other

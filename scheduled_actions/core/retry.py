@@ -49,10 +49,12 @@ class _Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Exponential(_Backoff):
-    """Wait `base_seconds`, doubled after each further failure, at most `cap_seconds`.
+    """Waits `base_seconds`, doubled after each further failure, at most `cap_seconds`.
 
-    Jitter `none` waits exactly that long, `full` between zero and that, `equal` between half of it and all of it
-    (names from the AWS Architecture Blog, "Exponential Backoff And Jitter").
+    The jitter `none` keeps this wait. `full` draws a wait between zero and this one, and `equal` draws a wait between
+    half of this one and all of it.
+
+    Source: AWS Architecture Blog, "Exponential Backoff And Jitter", for the kinds of jitter.
     """
 
     def delay(self, attempt: int, *, draw: float) -> timedelta:
@@ -62,7 +64,7 @@ class Exponential(_Backoff):
 
 @dataclass(frozen=True, slots=True)
 class Linear(_Backoff):
-    """Wait `base_seconds` longer after each failure: 60, 120, 180, …, at most `cap_seconds`."""
+    """Waits `base_seconds` longer after each failure: 60, 120, 180, …, at most `cap_seconds`."""
 
     def delay(self, attempt: int, *, draw: float) -> timedelta:
         """Return the wait after failed attempt number `attempt` (from 1); `draw` is uniform in [0, 1)."""
@@ -71,7 +73,7 @@ class Linear(_Backoff):
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Wait for the listed delays in order, and for the last one after further failures."""
+    """Waits for the listed delays in order, and for the last of them after each further failure."""
 
     seconds: tuple[float, ...]
     jitter: Jitter = "none"
@@ -101,7 +103,10 @@ POLICIES_TEXT = ", ".join(f"{policy.__name__}(…)" for policy in _POLICIES)
 
 
 def shown_policy(policy: RetryPolicy) -> dict[str, Any]:
-    """Return a policy for display; only the name of a project's own class, whose code is not called."""
+    """Return a policy for display: its JSON form; for a project's own class, only its name.
+
+    The code of a project's own class is not called.
+    """
     return policy.as_json() if isinstance(policy, _POLICIES) else {"kind": "custom", "name": type(policy).__name__}
 
 
@@ -134,12 +139,12 @@ def parse(value: RetryPolicy | Mapping[str, Any] | Sequence[float]) -> RetryPoli
 
 
 def is_builtin(policy: RetryPolicy | None) -> bool:
-    """Whether a policy is defined in this module, or None, rather than a project's own class."""
+    """Return whether a policy is None or defined in this module, not by a project's own class."""
     return policy is None or type(policy) in _POLICIES
 
 
 def check_chosen_delay(answer: object) -> timedelta | str:
-    """Return the wait that a project's own policy returned, or what is wrong with it."""
+    """Return the wait that a project's own policy returned; for an invalid one, a description of the problem."""
     if isinstance(answer, timedelta) and timedelta(0) <= answer <= timedelta(seconds=LONGEST_WAIT_SECONDS):
         return answer
     shown = str(answer) if isinstance(answer, timedelta) else repr(answer)
@@ -150,8 +155,8 @@ def effective_policy(text: str | None, handlers: RetryPolicy | None, usual: Retr
     """Return the policy of an action, else its handler's, else the project's.
 
     Args:
-        text: The action's policy as JSON; one that is invalid (written by SQL) is ignored.
-        handlers: The handler's policy.
+        text: The action's policy as JSON; an invalid policy, written by SQL, is ignored. None: the action has none.
+        handlers: The handler's policy; None: the handler has none.
         usual: The project's policy.
     """
     if text is not None:

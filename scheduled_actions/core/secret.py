@@ -1,4 +1,4 @@
-"""Hold the secrets of the environment, and compare them with those that requests present."""
+"""Secrets from environment variables, and their comparison with the secrets in requests."""
 
 import hmac
 from dataclasses import dataclass
@@ -12,25 +12,31 @@ SECRET_MIN_LENGTH = 16
 
 @dataclass(frozen=True)
 class Secret:
-    """A secret of the environment; `repr` shows only its name. During rotation it holds two values, with a comma."""
+    """A secret from an environment variable; `repr` shows only its name.
+
+    During rotation, the secret contains two values, separated by a comma.
+    """
 
     name: str
     _value: str
 
     @cached_property
     def accepted(self) -> tuple[bytes, ...]:
-        """The accepted values: each value of a rotation, and the whole string, which some callers send."""
+        """The accepted values of 16 or more characters: each value of a rotation, and the whole string.
+
+        Some callers send the whole string, because they read the same environment variable.
+        """
         text = self._value.strip()
         values = dict.fromkeys([text, *(part.strip() for part in text.split(","))])
         return tuple(value.encode() for value in values if len(value) >= SECRET_MIN_LENGTH)
 
     @property
     def is_usable(self) -> bool:
-        """Whether one of its values is long enough."""
+        """Whether one of the values has at least 16 characters."""
         return bool(self.accepted)
 
     def check_usable(self, note: str = "") -> None:
-        """Raise unless one of its values is long enough.
+        """Raise unless one of the values has at least 16 characters.
 
         Args:
             note: Appended to the advice in the error, such as "; until then the API is closed".
@@ -54,7 +60,7 @@ class Secret:
         return self._value
 
     def matches(self, presented: str) -> bool:
-        """Whether the value of a request header equals an accepted value."""
+        """Return whether the value of a request header equals an accepted value."""
         # Header values are decoded as Latin-1. All values are compared, each in constant time.
         sent = presented.encode("latin-1", "replace")
         return any([hmac.compare_digest(sent, accepted) for accepted in self.accepted])  # noqa: C419 - never stop early

@@ -41,9 +41,9 @@ def sign(keys: Sequence[bytes], *, message_id: str, timestamp: int, body: bytes)
 
     Args:
         keys: The raw bytes behind each `whsec_`, none of them empty.
-        message_id: Without a dot, which separates it from the timestamp.
+        message_id: An id without a dot, because a dot separates it from the timestamp.
         timestamp: Seconds since 1970.
-        body: The bytes that are sent.
+        body: The exact bytes of the request body.
 
     Raises:
         InvalidArgument: There is no key, a key is empty, or the id is empty or contains a dot.
@@ -63,13 +63,13 @@ def verify(
     now: float,
     tolerance_seconds: float = TOLERANCE_SECONDS,
 ) -> None:
-    """Raise unless one of the keys signed this body, id and timestamp recently.
+    """Verify the signature and the age of a request.
 
-    Repeated ids are not detected; that is up to the caller.
+    Repeated ids are not detected: the caller has to store the ids of processed messages.
 
     Args:
         body: The received bytes, before any parsing.
-        headers: Names in any case.
+        headers: The request's headers; names in any case.
         keys: The raw bytes of each secret; without a key every signature is rejected.
         now: Seconds since 1970.
         tolerance_seconds: Maximum difference between the timestamp and `now`.

@@ -35,7 +35,11 @@ def parse_uuid(value: object) -> UUID | None:
 
 
 def usable(values: Mapping[str, Any], rules: Mapping[str, ValueRule]) -> tuple[dict[str, Any], str | None]:
-    """Return the values with the defaults in place of invalid ones, and the first problem; None if all are valid."""
+    """Replace invalid values with their defaults.
+
+    Returns:
+        A copy of the values with the replacements, and the first problem; None instead of a problem if all are valid.
+    """
     found, problem = dict(values), None
     for name, rule in rules.items():
         if not rule.holds(found[name]):
@@ -52,7 +56,7 @@ def problem_of(stored: Any, rules: Mapping[str, ValueRule], *, required: frozens
     Args:
         stored: The value to check.
         rules: The rule of each field.
-        required: The fields that must be present; others are checked only if they are.
+        required: The fields that must be present; the other fields are checked only if they are present.
     """
     if not isinstance(stored, dict):
         return f": {_word(stored)} is not an object"
@@ -82,17 +86,17 @@ def count_rule(
 
 
 def or_null(rule: ValueRule) -> ValueRule:
-    """Return a rule that also accepts null, its default."""
+    """Return a rule that also accepts null, which is its default."""
     return ValueRule(lambda value: value is None or rule.holds(value), rule.expected)
 
 
 def one_of(choices: tuple[str, ...]) -> ValueRule:
-    """Return the rule for one of these strings."""
+    """Return a rule that accepts only these strings; invalid values become null."""
     return ValueRule(lambda value: isinstance(value, str) and value in choices, f"one of {', '.join(choices)}")
 
 
 def seconds_rule(default: float) -> ValueRule:
-    """Return the rule for durations up to a year, in seconds."""
+    """Return the rule for durations from 0 to a year of 366 days, in seconds."""
     return ValueRule(
         lambda value: isinstance(value, int | float) and 0 <= value <= _YEAR_SECONDS,
         "a number of seconds between 0 and a year",
@@ -111,6 +115,6 @@ def _is_instant(value: object) -> bool:
 COUNT = count_rule()
 OBJECT = ValueRule(lambda value: isinstance(value, dict), "an object", {})
 OBJECT_OR_NULL = or_null(OBJECT)
-TEXT = ValueRule(lambda value: isinstance(value, str) and bool(value), "a string")
+TEXT = ValueRule(lambda value: isinstance(value, str) and bool(value), "a non-empty string")
 TEXT_OR_NULL = ValueRule(lambda value: value is None or isinstance(value, str), "a string")
 INSTANT = ValueRule(_is_instant, "an instant")

@@ -17,7 +17,7 @@ class TokenKind:
     """A kind of token.
 
     Args:
-        prefix: Identifies the kind, for people and for secret scanners.
+        prefix: The start of each token of this kind, by which people and secret scanners recognize it.
     """
 
     prefix: str
@@ -31,7 +31,7 @@ class TokenKind:
         return token[: len(self.prefix) + _HINT_CHARACTERS]
 
     def is_one(self, text: str) -> bool:
-        """Whether a string has the form of a token of this kind."""
+        """Return whether a string has the form of a token of this kind."""
         return re.fullmatch(rf"{self.prefix}[A-Za-z0-9_-]{{{_RANDOM_CHARACTERS}}}", text) is not None
 
 

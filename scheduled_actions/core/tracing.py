@@ -34,7 +34,10 @@ def tracer() -> Tracer | None:
 
 
 def with_trace(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a new action with the current `traceparent` added to `metadata`, unless it has one."""
+    """Return the arguments of a new action with the `traceparent` of the current span added to `metadata`.
+
+    Without a current span, or if `metadata` is invalid or already has a `traceparent`, they are returned unchanged.
+    """
     api: Any = sys.modules.get(API)
     metadata = given.get("metadata")
     if api is None or not isinstance(metadata, dict | None) or TRACEPARENT in (metadata or {}):
@@ -71,11 +74,10 @@ class HandlerSpans:
     def dispatch(
         self, action_type: str, metadata_text: str | None, attributes: dict[str, Any]
     ) -> AbstractContextManager[Span]:
-        """Return a context manager for the span of a handler, which continues the trace of its scheduling.
+        """Return a context manager for the span of a handler.
 
-        The span links to the tick.
-
-        If the metadata has no valid trace, the span is a child of the tick's span.
+        The span continues the trace in which the action was scheduled, and links to the tick's span. If the metadata
+        has no valid trace, the span is a child of the tick's span.
 
         Args:
             action_type: Part of the span's name.
@@ -93,7 +95,10 @@ class HandlerSpans:
         )
 
     def ended(self, span: Span, outcome: str, *, has_failed: bool) -> None:
-        """Set the outcome of a handler on its span; the error is omitted, because it may contain payload data."""
+        """Set the outcome of a handler on its span, and the status of the span if the attempt has failed.
+
+        The error itself is omitted, because it may contain payload data.
+        """
         span.set_attribute(f"{_NAME}.outcome", outcome)
         if has_failed:
             span.set_status(self._api.Status(self._api.StatusCode.ERROR, outcome))
@@ -114,7 +119,7 @@ class HandlerSpans:
 
 @contextmanager
 def delivery(endpoint: str, event: str) -> Iterator[Callable[[int | None], None]]:
-    """Run the block in the span of a delivery; without a tracer provider, in no span.
+    """Run the block in the span of a delivery; without a tracer provider, run it without a span.
 
     Yields:
         A function that sets the HTTP status of the response on the span; None: no response.

@@ -12,7 +12,8 @@ class Wake(Protocol):
         """Wake a tick after the commit of a due action.
 
         Args:
-            has_changed: A change that actions may wait for was committed; the tick checks which of them it wakes.
+            has_changed: Whether a change that actions may be waiting for was committed. The tick then checks which of
+                them become due.
         """
 
     def notify_after_commit(self, action_ids: Iterable[UUID]) -> None:

@@ -125,7 +125,7 @@ def test_an_address_that_is_none_is_refused(run, url):
     refused = run("cron-setup", "crontab", "--url", url)
 
     assert refused.exit_code == 2
-    assert "should be a URL such as https://app.example.com" in refused.stderr
+    assert "must be a URL such as https://app.example.com" in refused.stderr
 
 
 @pytest.mark.parametrize("caller", BY_NAME)

@@ -1,4 +1,4 @@
-"""Load the settings of a project, with typed fields and checked values.
+"""Load and check the settings of a project; each setting is a typed field with a default.
 
 Settings come from `scheduled_actions.toml` in the project directory; environment variables override single settings
 (`SCHEDULED_ACTIONS_RETRY_BASE_SECONDS` overrides `retry.base_seconds`). Secrets come only from the environment.
@@ -215,14 +215,14 @@ class Config:
         )
 
     def endpoint_url(self, endpoint: EndpointSection) -> str | None:
-        """Return the endpoint's URL; None if its variable is not set."""
+        """Return the endpoint's URL without checking it; None if its environment variable is empty or not set."""
         return self.environ.get(endpoint.env_var, "").strip() or None
 
     def endpoint_keys(self, endpoint: EndpointSection) -> tuple[bytes, ...]:
-        """Return the signing keys of an endpoint: none, one, or two during rotation.
+        """Return the signing keys of an endpoint: none, one, or several during rotation.
 
         Raises:
-            NotConfigured: The environment variable of the secret is not set, or is malformed.
+            NotConfigured: The environment variable of the secret is not set, or its value is malformed.
         """
         name = endpoint.secret_env_var
         return () if name is None else signing.keys_of(self.environ.get(name, ""), name=name)
@@ -236,7 +236,8 @@ def load(project: Path | None, environ: Mapping[str, str]) -> Config:
         environ: Environment variables: secrets, and values that override settings.
 
     Raises:
-        ConfigInvalid: A setting is unknown or invalid.
+        ConfigInvalid: The project is not a directory, `scheduled_actions.toml` cannot be read or is not valid TOML, or
+            a setting is unknown or invalid.
     """
     project = (project or Path(environ.get(f"{PREFIX}PROJECT") or ".")).resolve()
     if not project.is_dir():
@@ -287,7 +288,7 @@ def settings_of(values: Mapping[str, Any], environ: Mapping[str, str] | None = N
     """Convert parsed TOML to settings.
 
     Args:
-        values: Parsed TOML; missing settings get their defaults.
+        values: The parsed TOML; missing settings get their defaults.
         environ: Environment variables that may have overridden a value, for error messages.
 
     Raises:
@@ -311,7 +312,7 @@ def _unknown_setting(error: checks.SettingError) -> str:
 
 
 def _check_together(settings: Settings) -> None:
-    """Raise an error for the first setting that contradicts another."""
+    """Raise `SettingError` for the first setting that contradicts another one."""
     most_seconds = settings.max_duration_seconds
     watched = max(settings.max_run_seconds, settings.linger_seconds) + settings.default_timeout_seconds
     notifications = settings.notifications
@@ -323,8 +324,9 @@ def _check_together(settings: Settings) -> None:
             "max_duration_seconds",
             most_seconds,
             (
-                f"must be {watched:g} or more: an action that starts at the end of linger_seconds "
-                f"({settings.linger_seconds:g}) may take default_timeout_seconds ({settings.default_timeout_seconds:g})"
+                f"must be {watched:g} or more if linger_seconds is set: the greater of linger_seconds "
+                f"({settings.linger_seconds:g}) and max_run_seconds ({settings.max_run_seconds:g}), plus "
+                f"default_timeout_seconds ({settings.default_timeout_seconds:g})"
             ),
         ),
         (
@@ -343,7 +345,7 @@ def _check_together(settings: Settings) -> None:
             endpoint is None or endpoint in declared,
             "webhooks.default_endpoint",
             endpoint,
-            f"is not the name of an endpoint ({', '.join(sorted(declared)) or 'none are declared'})",
+            f"is not a declared endpoint (declared: {', '.join(sorted(declared)) or 'none'})",
         ),
     ):
         if not is_valid:

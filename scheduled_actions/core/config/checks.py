@@ -10,14 +10,15 @@ from zoneinfo import ZoneInfo
 
 from scheduled_actions.core.messages import nearest
 
-#: Returns the value of a setting, or raises ValueError with what it accepts. Environment variables are strings.
+#: Returns the converted value of a setting, or raises ValueError with a description of valid values. Values from
+#: environment variables are strings.
 Check: TypeAlias = Callable[[Any], Any]
 
 Section = TypeVar("Section")
 #: Minimum similarity of a suggested name to the unknown name.
 _MIN_SIMILARITY = 0.75
 
-#: Maximum number of stars in a pattern; more would make matching slow.
+#: Maximum number of stars in a pattern; with more of them, matching would be slow.
 _MAX_STARS = 8
 _YEAR_SECONDS = 86400.0 * 366
 #: An address in brackets, or a host name with labels of valid length (RFC 1035 §2.3.4).
@@ -28,11 +29,11 @@ _TRUE = frozenset({"true", "1", "yes", "on"})
 
 
 class RedactedError(ValueError):
-    """An invalid value that may be a secret: the message must not contain it."""
+    """A setting has an invalid value that may be a secret: the message must not contain the value."""
 
 
 def _require(is_valid: object, expected: str, *, error: type[ValueError] = ValueError) -> None:
-    """Raise an error that says what a setting accepts, unless its value is valid."""
+    """Raise an error with a description of valid values, unless the value is valid."""
     if not is_valid:
         raise error(expected)
 
@@ -40,7 +41,7 @@ def _require(is_valid: object, expected: str, *, error: type[ValueError] = Value
 def number(least: float, most: float = _YEAR_SECONDS, *, above: bool = False) -> Check:
     """Return a check for a number between the bounds; with `above` the lower one is excluded."""
     lower = f"greater than {least:g} and at most" if above else f"from {least:g} to"
-    expected = f"should be a number {lower} {most:.10g}"
+    expected = f"must be a number {lower} {most:.10g}"
 
     def check(value: Any) -> float:  # noqa: ANN401 - any value of TOML
         try:
@@ -60,7 +61,7 @@ def whole_number(least: int, most: int) -> Check:
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         is_digits = isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value.strip())
         is_valid = (is_whole or is_digits) and least <= int(value) <= most
-        _require(is_valid, f"should be a whole number from {least} to {most}")
+        _require(is_valid, f"must be a whole number from {least} to {most}")
         return int(value)
 
     return check
@@ -68,25 +69,25 @@ def whole_number(least: int, most: int) -> Check:
 
 def team_limits(value: Any) -> dict[str, int]:  # noqa: ANN401 - any value of TOML
     """Return the concurrency limits of teams by team id."""
-    _require(isinstance(value, dict), 'should be a table such as "acme" = 8')
+    _require(isinstance(value, dict), 'must be a table such as "acme" = 8')
     try:
         return {team: whole_number(1, 256)(limit) for team, limit in value.items()}
     except ValueError as error:
-        raise ValueError(f"should have a limit for each team, which {error}") from None
+        raise ValueError(f"must be a table of limits by team; each limit {error}") from None
 
 
 def flag(value: Any) -> bool:  # noqa: ANN401 - any value of TOML
     """Return a Boolean; the strings true, 1, yes, on, false, 0, no and off are accepted."""
     word = str(value).strip().lower() if isinstance(value, bool | str) else None
-    _require(word in {*_TRUE, "false", "0", "no", "off"}, "should be true or false")
+    _require(word in {*_TRUE, "false", "0", "no", "off"}, "must be true or false")
     return word in _TRUE
 
 
 def one_of(*words: str) -> Check:
-    """Return a check that accepts only one of the words."""
+    """Return a check that accepts only these words."""
 
     def check(value: Any) -> str:  # noqa: ANN401 - any value of TOML
-        _require(value in words, f"should be {' or '.join(words)}")
+        _require(value in words, f"must be {' or '.join(words)}")
         return str(value)
 
     return check
@@ -102,21 +103,21 @@ def matching(pattern: str, expected: str, *, error: type[ValueError] = ValueErro
     return check
 
 
-text = matching("(?s).*", "should be a string")
+text = matching("(?s).*", "must be a string")
 #: The name of an environment variable; the error for other values does not repeat them.
 variable = matching(
     "[A-Za-z_][A-Za-z0-9_]*",
-    "should be the name of an environment variable that contains the value",
+    "must be the name of an environment variable that contains the value",
     error=RedactedError,
 )
 _hours = matching(
-    "([01]?[0-9]|2[0-3]):[0-5][0-9]-([01]?[0-9]|2[0-3]):[0-5][0-9]", "should be two times of day, such as 20:00-08:00"
+    "([01]?[0-9]|2[0-3]):[0-5][0-9]-([01]?[0-9]|2[0-3]):[0-5][0-9]", "must be two times of day, such as 20:00-08:00"
 )
 
 
 def variables(value: Any) -> dict[str, str]:  # noqa: ANN401 - any value of TOML
     """Return the environment variables of channels by channel name."""
-    _require(isinstance(value, dict), 'should be a table such as ops = "OPS_SLACK_URL"')
+    _require(isinstance(value, dict), 'must be a table such as ops = "OPS_SLACK_URL"')
     check_table_names(value)
     return {name: variable(one) for name, one in value.items()}
 
@@ -126,7 +127,7 @@ def check_table_names(table: Mapping[str, Any]) -> None:
     for name in table:
         _require(
             re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}", name),
-            f'should have names of 1 to 100 letters, digits, "_", "." or "-" that start with a letter or digit, '
+            f'must have names of 1 to 100 letters, digits, "_", "." or "-" that start with a letter or digit, '
             f"not {name!r}",
         )
 
@@ -136,7 +137,7 @@ def channel_names(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of
     listed = _split(value)
     _require(
         isinstance(listed, list | tuple) and all(isinstance(one, str) and one for one in listed),
-        "should be a list of names of [notifications.channels]",
+        "must be a list of names of [notifications.channels]",
     )
     return tuple(listed)
 
@@ -151,7 +152,7 @@ def time_zone(value: Any) -> str:  # noqa: ANN401 - any value of TOML
     try:
         return ZoneInfo(value).key
     except Exception:  # noqa: BLE001 - zoneinfo raises KeyError, ValueError, OSError and more for bad names
-        raise ValueError("should be an IANA time zone, such as Europe/Berlin") from None
+        raise ValueError("must be an IANA time zone, such as Europe/Berlin") from None
 
 
 def quiet_hours(value: Any) -> str | None:  # noqa: ANN401 - any value of TOML
@@ -161,13 +162,13 @@ def quiet_hours(value: Any) -> str | None:  # noqa: ANN401 - any value of TOML
 
 def event_patterns(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of TOML
     """Return 1 to 100 event patterns of the form `entity:verb`, as a tuple."""
-    _require(_is_list(value), "should be a list of 1 to 100 patterns")
+    _require(_is_list(value), "must be a list of 1 to 100 patterns")
     for pattern in value:
         entity, _, verb = pattern.partition(":") if isinstance(pattern, str) else ("", "", "")
         is_whole = entity and verb and len(pattern) <= 200 and pattern.split() == [pattern]  # noqa: PLR2004 - named below
         _require(
             is_whole and pattern.count("*") <= _MAX_STARS,
-            f"should have patterns of the form entity:verb (task:created, task:* or *:*) with at most 200 characters, "
+            f"must have patterns of the form entity:verb (task:created, task:* or *:*) with at most 200 characters, "
             f"{_MAX_STARS} stars and no spaces, not {pattern!r}",
         )
     return tuple(value)
@@ -175,7 +176,7 @@ def event_patterns(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value o
 
 def delays(value: Any) -> tuple[float, ...]:  # noqa: ANN401 - any value of TOML
     """Return 1 to 100 delays between attempts, in seconds."""
-    _require(_is_list(value), "should be a list of 1 to 100 delays in seconds, such as [5, 300, 3600]")
+    _require(_is_list(value), "must be a list of 1 to 100 delays in seconds, such as [5, 300, 3600]")
     return tuple(number(0, 365 * 86400)(one) for one in value)
 
 
@@ -186,12 +187,12 @@ def _is_list(value: Any) -> bool:  # noqa: ANN401 - any value of TOML
 def networks(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of TOML
     """Return networks such as `10.0.0.0/8`; an environment variable separates them by commas."""
     listed = _split(value)
-    _require(isinstance(listed, list | tuple), "should be a list of networks such as 10.0.0.0/8")
+    _require(isinstance(listed, list | tuple), "must be a list of networks such as 10.0.0.0/8")
     for one in listed:
         try:
             ipaddress.ip_network(one if isinstance(one, str) else "")
         except ValueError:
-            raise ValueError(f"should have networks such as 10.0.0.0/8 or fd00::/8, not {one!r}") from None
+            raise ValueError(f"must have networks such as 10.0.0.0/8 or fd00::/8, not {one!r}") from None
     return tuple(listed)
 
 
@@ -200,7 +201,7 @@ def proxy(value: Any) -> str | None:  # noqa: ANN401 - any value of TOML
     return _address(
         value,
         rf"http://{_HOST}:{_PORT}/?",
-        "should be http://host:port without a login; the proxy must support CONNECT",
+        "must be http://host:port without a login; the proxy must support CONNECT",
     )
 
 
@@ -209,7 +210,7 @@ def base_url(value: Any) -> str | None:  # noqa: ANN401 - any value of TOML
     return _address(
         value,
         rf"https?://{_HOST}(:{_PORT})?(/[A-Za-z0-9._~/\-]*)?",
-        "should be a URL such as https://app.example.com, without a login or a query",
+        "must be a URL such as https://app.example.com, without a login or a query",
     )
 
 
@@ -219,7 +220,7 @@ def _address(value: Any, form: str, expected: str) -> str | None:  # noqa: ANN40
     Args:
         value: The value of the setting.
         form: A regular expression with the groups `host` and `port`.
-        expected: What the setting accepts, for the error.
+        expected: The message of the error.
     """
     if value == "":
         return None
@@ -237,7 +238,7 @@ def descriptions(value: Any) -> dict[str, str]:  # noqa: ANN401 - any value of T
     """Return descriptions by event type, such as `task:created`."""
     _require(
         isinstance(value, dict) and all(isinstance(text, str) for text in value.values()),
-        'should be a table such as "task:created" = "A task was created"',
+        'must be a table such as "task:created" = "A task was created"',
     )
     event_patterns(list(value) or ["*:*"])
     return dict(value)
@@ -248,11 +249,11 @@ def select(value: Any) -> str:  # noqa: ANN401 - any value of TOML
     is_text = isinstance(value, str) and re.match(r"\s*(select|with|values|table)\b", value, re.IGNORECASE)
     _require(
         is_text and ";" not in value.strip().removesuffix(";"),
-        "should be one SQL select with parameters in the form %(name)s",
+        "must be one SQL select with parameters in the form %(name)s",
     )
     _require(
         not re.search(r"%(?!%|\([A-Za-z_][A-Za-z0-9_]*\)s)", value.replace("%%", "")),
-        "should write parameters as %(name)s, and other percent signs as %%",
+        "must have its parameters in the form %(name)s, and other percent signs as %%",
     )
     return str(value)
 
@@ -270,7 +271,7 @@ class SettingError(ValueError):
     key: str
     #: The invalid value; None: the message does not contain it.
     value: object
-    #: What is wrong, or what the setting accepts.
+    #: What is wrong, or a description of valid values: a phrase with a verb.
     expected: str
     #: For an unknown name: the valid names in its table.
     known: tuple[str, ...] = ()
@@ -289,7 +290,7 @@ def section(kind: type[Section], values: Any, where: str) -> Section:  # noqa: A
     """
     prefix = f"{where}." if where else ""
     if not isinstance(values, Mapping):
-        raise SettingError(where, values, "should be a table")
+        raise SettingError(where, values, "must be a table")
     known: dict[str, Field[Any]] = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     for name in values:
         if name not in known:
@@ -325,7 +326,7 @@ def named(kind: type[Section], noun: str, value: Any) -> dict[str, Section]:  # 
         SettingError: A setting in one of the tables is unknown, missing or invalid.
     """
     if not isinstance(value, dict):
-        raise ValueError(f"should be a table of {noun}")  # noqa: TRY004 - every check raises the same
+        raise ValueError(f"must be a table of {noun}")  # noqa: TRY004 - every check raises the same
     check_table_names(value)
     return {name: section(kind, given, name) for name, given in value.items()}
 
@@ -336,10 +337,10 @@ def unknown_name(name: str, known: Mapping[str, str], *, is_in_table: bool = Fal
     Args:
         name: The unknown name, without its table.
         known: The full names of all settings or variables, by the name to compare.
-        is_in_table: The name is in a table. Top-level settings are suggested as well: one at the end of the file would
-            be part of the last table.
+        is_in_table: Whether the name is in a table. It may then be that of a top-level setting, because TOML makes a
+            setting below a `[table]` line part of that table.
     """
-    # A name without its unit has less similarity: `base` for `base_seconds`.
+    # The similarity of `base` to `base_seconds` is too low, so names without their unit are compared separately.
     without_unit = (one for one in known if one.startswith(f"{name}_"))
     near = nearest(name, known, cutoff=_MIN_SIMILARITY) or next(without_unit, None)
     if near is None:

@@ -4,8 +4,8 @@ from dataclasses import field
 
 from scheduled_actions.core.errors.families import StateConflict, error_class
 
-#: Advice for an action whose status does not allow a change, by its status (None: any) and by a part of the wanted
-#: statuses. The first row that applies is used.
+#: Advice for an action whose status does not allow a change. A row applies to a status (None: any) and to texts of the
+#: wanted statuses that contain its second value; the first row that applies is used.
 _REMEDIES: tuple[tuple[str | None, str, str], ...] = (
     ("processing", "", "it is running; wait until the attempt has ended"),
     ("pending", "completed", "cancel it first"),
@@ -46,7 +46,7 @@ class ScheduleEnded(StateConflict):
 
 @error_class
 class NothingPlanned(StateConflict):
-    """The schedule has no planned occurrence to skip, or another one than the request specifies."""
+    """The schedule has no planned occurrence to skip, or the planned occurrence is not the requested one."""
 
     message = "schedule {reference} ({status}) has no planned occurrence{wanted:after space}; nothing was skipped"
     reference: object

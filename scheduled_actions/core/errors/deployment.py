@@ -14,7 +14,7 @@ class ConfigInvalid(DeploymentError):
     Args:
         key: The dotted name of the setting, or the line; empty: the whole source.
         value: The invalid value; None: the message does not show it.
-        expected: What is wrong, or what the setting accepts: a phrase with a verb, such as "should be a table".
+        expected: What is wrong, or a description of valid values: a phrase with a verb, such as "must be a table".
         source: The file or the environment variable that contains the setting.
     """
 
@@ -156,8 +156,8 @@ class SchemaUnreleased(DeploymentError):
 
     def __post_init__(self) -> None:
         self.problem = (
-            "the tables were created by an unreleased build (this code has another migration than "
-            f"{self.migration}) and cannot be migrated"
+            f"the tables were created by an unreleased build (its migration {self.migration} is not the one of this "
+            "code) and cannot be migrated"
         )
 
 

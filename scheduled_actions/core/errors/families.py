@@ -1,4 +1,4 @@
-"""The three families of errors, the class decorator that defines an error, and how messages show values."""
+"""The three families of errors, the class decorator that defines an error, and the formatting of values in messages."""
 
 import re
 import string

@@ -32,7 +32,7 @@ class InvalidArgument(RequestError):
         return f"{self.name}: {self._text}" if self.problem is None else f"{self.name} {self.problem}"
 
     def renamed(self, name: str) -> "InvalidArgument":
-        """Return the same error for an argument that the caller knows by another name."""
+        """Return the same error under another name of the argument."""
         return replace(self, name=name)
 
 
@@ -272,7 +272,7 @@ class BudgetExceeded(RequestError):
 
 @error_class
 class RefusedByDatabase(RequestError):
-    """An SQL function or a constraint rejected an argument; the message contains its name."""
+    """An SQL function or a constraint rejected an argument; the message names the argument."""
 
     message = "{text}"
     text: str
