@@ -44,7 +44,8 @@ def test_a_duration_is_as_long_as_it_says(text, wanted):
     ],
 )  # fmt: skip
 def test_what_is_no_duration_is_refused_with_what_would_be_right(text):
-    with pytest.raises(InvalidArgument, match=r"is not a duration such as PT5M, P1D or PT1H30M .* 90s, 5m, 2h or 3d$") as caught:
+    expected = r"is not a duration such as PT5M, P1D or PT1H30M .* 90s, 5m, 2h or 3d$"
+    with pytest.raises(InvalidArgument, match=expected) as caught:
         parse_duration(text)
 
     assert caught.value.value == text
