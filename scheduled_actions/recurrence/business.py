@@ -45,7 +45,7 @@ def parse_business_day(text: str, *, zone: ZoneInfo, anchor: datetime, since: da
         zone: The zone of the rule's dates and wall clock.
         anchor: Aware; its wall time is the time of day unless the rule has one (`at 09:00`).
         since: Aware; nothing occurs before it.
-        calendar: Defines which days from Monday to Friday are not business days.
+        calendar: The skips; their holidays, dates and ranges are not business days.
 
     Raises:
         RecurrenceInvalid: The text is not such a rule.
@@ -53,7 +53,7 @@ def parse_business_day(text: str, *, zone: ZoneInfo, anchor: datetime, since: da
     words, at, time_words = " ".join(text.lower().split()).partition(" at ")
     match = _RULE.fullmatch(words)
     if match is None:
-        raise Malformed(f"should name one business day of a month, quarter or year: {_FORMS}")
+        raise Malformed(f"must name one business day of a month, quarter or year: {_FORMS}")
     period, which = match["period"], match["which"]
     if period not in _PERIODS:
         hint = did_you_mean(period, _PERIODS, otherwise="use month, quarter or year")

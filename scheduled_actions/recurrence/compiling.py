@@ -21,10 +21,11 @@ from scheduled_actions.recurrence.phrases import Malformed, time_text
 from scheduled_actions.recurrence.skips.application import SkippingRule
 from scheduled_actions.recurrence.skips.model import Skips
 
-#: The years of anchors and ends; UTC offsets must not lead out of the years 1 to 9999.
+#: The first and the last year of anchors and ends: one year inside the range of `datetime`, so that adding a UTC offset
+#: cannot leave that range.
 _FIRST_YEAR, _LAST_YEAR = 2, 9998
-#: Maximum numbers of cached recurrences, and of cached results of each. A hundred thousand schedules can share a few
-#: rules, and be due at the same time.
+#: Maximum number of cached recurrences, and of cached results per recurrence. The cache saves time because many
+#: schedules share a rule and are due at the same time.
 _CACHED_MOST = 4096
 _RESULTS_CACHED_MOST = 256
 _NO_SKIPS = Skips()
@@ -60,12 +61,14 @@ def compile_recurrence(
         timezone: IANA name of the zone whose wall clock the rule follows.
         anchor: Aware: the instant from which intervals count, the time of day of rules without one, and the first
             instant that may be an occurrence.
-        since: Aware: the first instant that may be an occurrence, if it is before the anchor; intervals still count
-            from the anchor, and an RRULE has no occurrence before its start. None: the anchor.
+        since: Aware: the first instant that may be an occurrence, if it is before the anchor (a later value has no
+            effect); intervals still count from the anchor, and an RRULE has no occurrence before its start. None: the
+            anchor.
         skips: The skipped days and windows, and the adjustment; None: nothing is skipped.
         until: Aware: the last instant that may be an occurrence; None: no end.
         functions: The project functions that the rule and its skips can call.
-        budget: For this call and all later calls of the recurrence; None: a new one for each call.
+        budget: The evaluation budget of this call and of all later calls on the recurrence; None: a new one for each
+            call.
 
     Raises:
         InvalidArgument: An argument has an invalid value.
@@ -100,7 +103,7 @@ def outline(
     functions: Functions,
     budget: EvaluationBudget,
 ) -> "Recurrence":
-    """Compile a rule for its kind and description, without calling functions or checking that it has an occurrence.
+    """Compile a rule for its kind and description; call no project functions, and do not require an occurrence.
 
     Arguments and errors are those of `compile_recurrence`; a rule without occurrences is accepted.
     """
@@ -110,7 +113,7 @@ def outline(
 
 
 def add_jitter(at: datetime, *, key: str, seconds: float) -> datetime:
-    """Return an instant with a delay below `seconds`, which is always the same for the same key and instant.
+    """Return an instant plus a delay below `seconds`; the same key and instant always give the same delay.
 
     Args:
         at: Aware.
@@ -164,7 +167,7 @@ class Recurrence:
             else None
         )
         self._occurrences = self._skipping or self._rule
-        #: The last results, each with the steps that it took. A cached result spends as many steps as a new one, so
+        #: Cached results, each with the steps that it took. A cached result spends as many steps as a new one, so
         #: that a budget allows the same calls whether or not results are cached.
         self._results: dict[datetime, tuple[Occurrence | None, int]] = {}
         self._budget: EvaluationBudget | None = None
@@ -195,7 +198,7 @@ class Recurrence:
         return self._budget or EvaluationBudget("the recurrence")
 
     def within(self, budget: EvaluationBudget) -> "Recurrence":
-        """Return this recurrence with one evaluation budget for all calls."""
+        """Return a copy of this recurrence that uses one evaluation budget for all calls."""
         other = copy(self)
         other._budget = budget  # noqa: SLF001 - its own
         return other
@@ -204,7 +207,7 @@ class Recurrence:
         """Check that there is an occurrence between the start and `until`; errors as for `compile_recurrence`."""
         first = self._occurrences.next_after(self._earliest, budget)
         if first is None:
-            problem = f"has ended: it has no occurrence at or after its start at {self._source.since.isoformat()}"
+            problem = f"has no occurrence at or after its start at {self._source.since.isoformat()}"
         elif self.until is not None and first.at > self.until:
             problem = f"ends at {self.until.isoformat()}, before its first occurrence at {first.at.isoformat()}"
         else:
@@ -276,7 +279,7 @@ class Recurrence:
         return None if found and self.until and found.at > self.until else found
 
 
-#: The last recurrences compiled, each with the steps that compiling took.
+#: Compiled recurrences, each with the steps that compiling took.
 _compiled: dict[_Source, tuple[Recurrence, int]] = {}
 
 

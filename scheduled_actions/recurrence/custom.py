@@ -41,7 +41,7 @@ NO_FUNCTIONS = Functions()
 
 
 def parse_custom(text: str, *, zone: ZoneInfo, since: datetime, functions: Functions) -> Rule:
-    """Return the rule that calls the function given after `custom:`; nothing occurs before `since`.
+    """Return the rule that calls the function named after `custom:`; it has no occurrence before `since`.
 
     Raises:
         RecurrenceInvalid: No function of that name is registered.
@@ -71,8 +71,8 @@ def skip_reason(at: datetime, *, name: str, function: SkipFunction) -> str | Non
         return f"is skipped ({truncate(result, _REPEATED_MOST)})"
     raise RecurrenceInvalid(
         name,
-        f"the function returned {_safe_text(result, repr)} for {at.isoformat()}: expected True, False or a reason, "
-        "which is a string",
+        f"the function returned {_safe_text(result, repr)} for {at.isoformat()}: expected True, False or a reason "
+        "(a string that is not empty)",
     )
 
 
@@ -81,7 +81,7 @@ def unregistered(name: str, known: Mapping[str, Any], *, decorator: str) -> str:
     return f'no function is registered as "{truncate(name, _REPEATED_MOST)}"; ' + did_you_mean(
         name,
         known,
-        otherwise=f"known are {truncate(', '.join(sorted(known)), _REPEATED_MOST)}"
+        otherwise=f"known functions: {truncate(', '.join(sorted(known)), _REPEATED_MOST)}"
         if known
         else f"declare one in handlers/ with @{decorator}",
     )
@@ -96,7 +96,7 @@ class _CustomRule(Rule):
 
     @property
     def description(self) -> str:
-        """The name of the function that computes the occurrences."""
+        """The rule in words, with the name of the function: 'At the instants that the function "payday" returns'."""
         return f'At the instants that the function "{self.name}" returns'
 
     def next_after(self, moment: datetime, _budget: EvaluationBudget | None = None) -> Occurrence | None:
@@ -148,7 +148,7 @@ def _call(function: Callable[[datetime], Any], moment: datetime, name: str) -> A
 
 
 def _safe_text(value: object, text_of: Callable[[object], str]) -> str:
-    """Return a value of project code as text for a message; the text is truncated, and errors are handled."""
+    """Return a value of project code as text for a message, truncated; the name of its type if it has no text."""
     try:
         return truncate(text_of(value), _REPEATED_MOST)
     except BaseException:  # noqa: BLE001 - the project's own code, `SystemExit` included

@@ -171,8 +171,8 @@ def parse_interval(text: str, *, zone: ZoneInfo, anchor: datetime, since: dateti
     """Parse an interval.
 
     Args:
-        text: `every N units`, `every unit`, `every other unit`, `hourly` … `yearly`, or an ISO 8601 duration, in any
-            case. Intervals of calendar units can end with `at 09:00`.
+        text: `every N units`, `every unit`, `every other unit`, `hourly` … `yearly`, or an ISO 8601 duration, in
+            upper or lower case. Intervals of calendar units can end with `at 09:00`.
         zone: The calendar and wall clock of days, weeks, months and years.
         anchor: Aware; itself an occurrence, unless `at` sets another time of day.
         since: Aware, at or before the anchor; nothing occurs before it.
@@ -182,7 +182,7 @@ def parse_interval(text: str, *, zone: ZoneInfo, anchor: datetime, since: dateti
             second).
         NeverOccurs: The interval is longer than thirty years.
 
-    Source: ISO 8601-1:2019 §5.5.2; RFC 5545 §3.3.6 for calendar units before exact ones.
+    Source: ISO 8601-1:2019 §5.5.2; RFC 5545 §3.3.6 for adding calendar units before exact ones.
     """
     length = parse_length(text)
     if length.average > HORIZON_YEARS * 12 * _AVERAGE_MONTH:
@@ -258,7 +258,7 @@ class _CalendarInterval(_Interval):
     first: datetime
     days: timedelta
     exact: timedelta
-    #: Relative to the anchor: occurrences are later than this.
+    #: Occurrences are later than the anchor plus this duration, which is negative.
     earliest: timedelta
 
     @property
@@ -311,7 +311,8 @@ class _CalendarInterval(_Interval):
         origin = self.anchor.replace(tzinfo=None)
         after = origin + max(moment - self.anchor, self.earliest)
         try:
-            # Never too high: a wall time differs from UTC by less than a day, and months from their average by days.
+            # An estimate that is never too high: a wall time differs from UTC by less than a day, and the length of
+            # months from the average by a few days.
             steps = max((after - self.first) // self.step, self.least_steps)
             wall, at = self._step(steps)
             while at <= after:
@@ -325,7 +326,7 @@ class _CalendarInterval(_Interval):
             return None
 
     def _step(self, steps: int) -> tuple[datetime, datetime]:
-        """Return a step's wall time and its instant, which is never before the instant of the previous step."""
+        """Return a step's wall time and its instant in UTC, both naive; no step is before the previous one."""
         wall = self.first
         if self.length.months:
             year, month = divmod(wall.year * 12 + wall.month - 1 + steps * self.length.months, 12)

@@ -1,4 +1,4 @@
-"""Define occurrences and the base class of rules, and convert wall times to instants at clock changes."""
+"""Define occurrences and the base class of rules; find clock changes, and convert wall times to instants."""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
@@ -46,7 +46,7 @@ def resolve(wall: datetime, zone: ZoneInfo) -> Occurrence:
         return Occurrence(at)
     where = f"on {wall:%Y-%m-%d} in {zone.key}"
     if before > after:
-        return Occurrence(at, (f"{time_text(wall)} comes twice {where}: this is the first",))
+        return Occurrence(at, (f"{time_text(wall)} occurs twice {where}: this is the first",))
     shown = at.astimezone(zone)
     moved = time_text(shown) if shown.date() == wall.date() else f"{shown:%Y-%m-%d} {time_text(shown)}"
     return Occurrence(at, (f"{time_text(wall)} does not exist {where}: moved to {moved}",))

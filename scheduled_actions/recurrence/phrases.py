@@ -69,12 +69,12 @@ def truncate(text: str, most: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return an invalid word for an error message: truncated, and in quotes."""
+    """Return an invalid word for an error message: in quotes, and truncated to 40 characters."""
     return f'"{truncate(text, 40)}"'
 
 
 class Malformed(ValueError):
-    """A problem within a rule, without the rule's text."""
+    """A problem in a rule; the message does not contain the text of the rule."""
 
 
 def parser(parse: Callable[Concatenate[str, Arguments], Parsed]) -> Callable[Concatenate[str, Arguments], Parsed]:
@@ -91,19 +91,19 @@ def parser(parse: Callable[Concatenate[str, Arguments], Parsed]) -> Callable[Con
 
 
 def refuse(*problems: tuple[object, str]) -> None:
-    """Raise Malformed with the text of the first problem whose condition is true; each is a condition and a text."""
+    """Raise Malformed with the text of the first problem whose condition is true; each problem is (condition, text)."""
     for holds, problem in problems:
         if holds:
             raise Malformed(problem)
 
 
 def applying(*warnings: tuple[object, str]) -> list[str]:
-    """Return the texts of the warnings whose condition is true; each is a condition and a text."""
+    """Return the texts of the warnings whose condition is true; each warning is (condition, text)."""
     return [warning for holds, warning in warnings if holds]
 
 
 def about_missing_days(day: int, months: Sequence[int], last_day: str) -> list[str]:
-    """Return a warning if a day is missing in some of the months, but not in all, or in some years.
+    """Return at most one warning: that a day is missing in some of the months (but not in all), or in some years.
 
     Args:
         day: The day of the month; 0: none.

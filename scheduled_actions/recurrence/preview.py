@@ -46,14 +46,15 @@ def preview(
 
     Returns:
         `rule`, `kind`, `description`; `occurrences`, each with `at` (local time with its offset), `utc`, and `remarks`
-        if there are any; `warnings`; and `truncated`, only if the evaluation budget was used up: true.
+        if there are any; `warnings`; and `truncated` (true) if the evaluation budget was used up.
 
     Raises:
         InvalidArgument: An argument has an invalid value.
         RecurrenceInvalid: The text is not a rule, the rule has no occurrence between `start` and `until`, or a project
             function is missing or failed.
         NeverOccurs: The rule has no occurrence within thirty years.
-        BudgetExceeded: Finding the first occurrence takes too many steps.
+        FunctionTimedOut: A project function did not return in time.
+        BudgetExceeded: Finding the first occurrence, or the last of a rule with COUNT, takes too many steps.
     """
     arguments.check_integer("count", count, least=1, most=COUNT_MOST)
     zone = arguments.check_timezone(timezone)
@@ -104,7 +105,7 @@ def _instant(name: str, moment: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _first(recurrence: Recurrence, start: datetime, count: int) -> tuple[list[Occurrence], bool]:
-    """Return the first occurrences, as many as the budget allows, and whether more may follow."""
+    """Return the first `count` occurrences, or fewer if the budget is used up, and whether more may follow."""
     occurrences: list[Occurrence] = []
     while len(occurrences) < count:
         try:
@@ -137,7 +138,7 @@ def _warnings(recurrence: Recurrence, start: datetime, occurrences: list[Occurre
         local = [(at.astimezone(recurrence.zone), reason) for at, reason in skipped[:_NAMED_MOST]]
         named = [f"{day_text(shown.date())} {time_text(shown)} {reason}" for shown, reason in local]
         if len(skipped) > _NAMED_MOST:
-            or_more = "or more " if len(skipped) == _SKIPPED_MOST else ""
-            named.append(f"{len(skipped) - _NAMED_MOST:,} {or_more}others")
+            other = "or more other" if len(skipped) == _SKIPPED_MOST else "other"
+            named.append(counted(len(skipped) - _NAMED_MOST, other))
         warnings.append(f"Left out: {join(named)}")
     return warnings

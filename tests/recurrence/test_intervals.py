@@ -124,7 +124,7 @@ def test_a_wall_time_that_comes_twice_occurs_the_first_time_with_a_remark():
     twice, after = first(rule, 2, after=anchor)
 
     assert twice.at == datetime(2026, 11, 1, 5, 30, tzinfo=UTC)
-    assert twice.remarks == ("01:30 comes twice on 2026-11-01 in America/New_York: this is the first",)
+    assert twice.remarks == ("01:30 occurs twice on 2026-11-01 in America/New_York: this is the first",)
     assert after.at == datetime(2026, 11, 2, 6, 30, tzinfo=UTC)
     assert rule.next_after(datetime(2026, 11, 1, 1, 15, tzinfo=NEW_YORK, fold=1)) == after
 

@@ -84,13 +84,17 @@ def test_warnings_come_from_the_rule():
     assert found["warnings"] == ["In months without a day 31, the rule occurs on the last day"]
 
 
-def test_dropped_occurrences_are_listed():
-    found = previewed(skips={"weekends": True, "dates": ["2026-11-03"]}, count=6)
+@pytest.mark.parametrize(
+    ("dates", "count", "others"),
+    [(["2026-11-03"], 6, "2 others"), (["2026-11-03", "2026-11-04"], 3, "1 other")],
+)
+def test_three_dropped_occurrences_are_listed_and_the_others_are_counted(dates, count, others):
+    found = previewed(skips={"weekends": True, "dates": dates}, count=count)
 
     (warning,) = found["warnings"]
     assert warning == (
         "Left out: Saturday 2026-10-31 09:00 is skipped (weekend), Sunday 2026-11-01 09:00 is skipped (weekend), "
-        "Tuesday 2026-11-03 09:00 is skipped (a named date) and 2 others"
+        f"Tuesday 2026-11-03 09:00 is skipped (a named date) and {others}"
     )
 
 

@@ -92,9 +92,9 @@ def test_every_spelling_of_a_rule_is_accepted(text, canonical):
     [
         ("", "is empty: write a rule, such as FREQ=DAILY"),
         ("FREQ=DAÏLY", '"Ï" is not allowed in a rule'),
-        ("RRULE", '"RRULE" is not one of the lines DTSTART, RRULE, RDATE, EXDATE; did you mean "RRULE"?'),
-        ("SUMMARY:Stand-up", "is not one of the lines DTSTART, RRULE, RDATE, EXDATE"),
-        ("FREQ=DAILY; INTERVAL=2", 'has a blank before "INTERVAL=2": a rule contains no blanks'),
+        ("RRULE", '"RRULE" is not one of the properties DTSTART, RRULE, RDATE, EXDATE; did you mean "RRULE"?'),
+        ("SUMMARY:Stand-up", "is not one of the properties DTSTART, RRULE, RDATE, EXDATE"),
+        ("FREQ=DAILY; INTERVAL=2", 'has a space before "INTERVAL=2": a rule contains no spaces'),
         (r"DTSTART:20270101T090000Z\nRRULE:FREQ=DAILY", r"contains the two characters \n instead of a line break"),
         ("DTSTART:20270101T090000Z", "has no RRULE: add one"),
         ("RRULE:FREQ=DAILY RRULE:FREQ=WEEKLY", "has more than one RRULE, which RFC 5545 leaves undefined"),
@@ -121,7 +121,7 @@ def test_every_spelling_of_a_rule_is_accepted(text, canonical):
         ("FREQ=DAILY;COUNT=0", 'COUNT: "0" is not a whole number from 1 to 10,000'),
         ("FREQ=DAILY;COUNT=10001", 'COUNT: "10001" is not a whole number from 1 to 10,000'),
         ("FREQ=DAILY;COUNT=3;UNTIL=20270101", "COUNT and UNTIL cannot both end a rule"),
-        ("FREQ=DAILY;UNTIL=2027-01-01", 'UNTIL: "2027-01-01" is not an iCalendar date or time: 20270131'),
+        ("FREQ=DAILY;UNTIL=2027-01-01", 'UNTIL: "2027-01-01" is not an iCalendar date or time, such as 20270131'),
         ("FREQ=DAILY;UNTIL=20270230", "UNTIL: 20270230 does not exist in the calendar"),
         (
             "FREQ=DAILY;UNTIL=20270101T250000Z",
@@ -151,8 +151,8 @@ def test_every_spelling_of_a_rule_is_accepted(text, canonical):
         ("FREQ=WEEKLY;BYMONTHDAY=1", "BYMONTHDAY is not allowed with FREQ=WEEKLY: use MONTHLY"),
         ("FREQ=WEEKLY;BYDAY=1MO", "BYDAY: 1MO: the nth day needs FREQ=MONTHLY or YEARLY, not WEEKLY"),
         ("FREQ=YEARLY;BYWEEKNO=1;BYDAY=1MO", "BYDAY: 1MO: the nth day is not allowed with BYWEEKNO"),
-        ("FREQ=MONTHLY;BYDAY=6MO", "BYDAY: 6MO: a month has at most 5 of a weekday"),
-        ("FREQ=YEARLY;BYMONTH=1;BYDAY=6MO", "BYDAY: 6MO: a month has at most 5 of a weekday"),
+        ("FREQ=MONTHLY;BYDAY=6MO", "BYDAY: 6MO: a month has at most 5 of each weekday"),
+        ("FREQ=YEARLY;BYMONTH=1;BYDAY=6MO", "BYDAY: 6MO: a month has at most 5 of each weekday"),
         ("FREQ=MONTHLY;BYSETPOS=1", "BYSETPOS selects from the dates of another BY part: add one"),
         (
             "FREQ=HOURLY;BYMINUTE=0,30;BYSETPOS=3",
@@ -485,9 +485,9 @@ def test_occurrences_affected_by_a_clock_change_have_remarks():
 
     assert moved.remarks == ("02:30 does not exist on 2027-03-14 in America/New_York: moved to 03:30",)
     assert joined == moved
-    assert twice.remarks == ("01:30 comes twice on 2027-11-07 in America/New_York: this is the first",)
-    assert first.remarks == ("01:00 comes twice on 2027-11-07 in America/New_York: this is the first",)
-    assert second.remarks == ("01:00 comes twice on 2027-11-07 in America/New_York: this is the second",)
+    assert twice.remarks == ("01:30 occurs twice on 2027-11-07 in America/New_York: this is the first",)
+    assert first.remarks == ("01:00 occurs twice on 2027-11-07 in America/New_York: this is the first",)
+    assert second.remarks == ("01:00 occurs twice on 2027-11-07 in America/New_York: this is the second",)
     assert parsed("FREQ=DAILY").next_after(ANCHOR).remarks == ()
 
 

@@ -176,7 +176,7 @@ def test_a_rule_in_words(text, words):
         ),
         ("FREQ=MONTHLY;BYDAY=5FR", "BYDAY=5FR: months with 4 Fridays are left out; BYDAY=-1FR is the last one"),
         ("FREQ=YEARLY;BYDAY=53FR", "BYDAY=53FR: years with 52 Fridays are left out; BYDAY=-1FR is the last one"),
-        ("FREQ=DAILY;UNTIL=20271224", "UNTIL=20271224 is a date: all of that day in America/New_York counts"),
+        ("FREQ=DAILY;UNTIL=20271224", "UNTIL=20271224 is a date: all of that day in America/New_York is included"),
         (
             "FREQ=DAILY;UNTIL=20271224T120000",
             "UNTIL=20271224T120000 has no Z: it is local time in America/New_York, not UTC",
@@ -208,13 +208,16 @@ def test_a_rule_in_words(text, words):
         (
             "FREQ=DAILY;BYHOUR=9",
             (
-                "BYHOUR without BYMINUTE and BYSECOND takes the rest from the start (09:07:10); "
+                "BYHOUR without BYMINUTE and BYSECOND takes the missing part of the time from the start (09:07:10); "
                 "add BYMINUTE=0;BYSECOND=0 for zero"
             ),
         ),
         (
             "FREQ=WEEKLY;BYHOUR=9;BYMINUTE=0",
-            "BYHOUR without BYSECOND takes the rest from the start (09:07:10); add BYSECOND=0 for zero",
+            (
+                "BYHOUR without BYSECOND takes the missing part of the time from the start (09:07:10); "
+                "add BYSECOND=0 for zero"
+            ),
         ),
     ],
 )

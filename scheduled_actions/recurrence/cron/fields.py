@@ -1,7 +1,7 @@
 """Parse, check and describe the five fields of a cron expression, and warn about common mistakes.
 
-All errors in an expression are detected here. The result is equivalent to the expression, in a form that all parsers of
-cron expressions interpret alike.
+This module detects all errors in an expression. Its result is an equivalent expression in normal form: with numbers
+instead of names, without duplicates, and with ascending ranges.
 """
 
 import difflib
@@ -43,7 +43,7 @@ class _Field:
     name: str
     low: int
     high: int
-    #: Number of different values: fewer than numbers for the day of week, because 0 and 7 are both Sunday.
+    #: Number of different values: 7 for the day of week, although it has 8 numbers, because 0 and 7 are both Sunday.
     count: int
     #: The names of the values, from `low`; empty for fields without names.
     names: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ def _split(text: str) -> list[str]:
     word = text.strip().lower()
     strange = next((character for character in text if not character.isascii()), "")
     refuse(
-        (strange, f"{strange} is not allowed in a cron expression: use ASCII characters"),
+        (strange, f'"{strange}" is not allowed in a cron expression: use ASCII characters'),
         (word == "@reboot", "@reboot is not supported: no process keeps running between ticks"),
     )
     if word.startswith("@") and word not in MACROS:
@@ -125,7 +125,7 @@ def _split(text: str) -> list[str]:
             f"unknown macro {_shown(word)}; " + did_you_mean(word, MACROS, otherwise=f"use {', '.join(MACROS)}")
         )
     parts = MACROS.get(word, text).split()
-    hint = "; seconds and years have no field" if len(parts) in {6, 7} else ""
+    hint = "; seconds and years are not supported" if len(parts) in {6, 7} else ""
     refuse(
         (
             len(parts) != len(_FIELDS),
@@ -191,7 +191,7 @@ def _read_special_day(item: str) -> str:
     refuse(
         (
             nth not in {"1", "2", "3", "4", "5"},
-            f"{_shown(item)}: # takes one of {_range(1, 5)}; 5#2 is the second Friday of a month",
+            f"{_shown(item)}: # needs a number in {_range(1, 5)}; 5#2 is the second Friday of a month",
         )
     )
     return f"{_read_value(_DAY_OF_WEEK, day) % 7}#{nth}"
@@ -273,7 +273,7 @@ def describe(fields: Fields) -> str:
 def _expand(field: str, low: int, high: int) -> str:
     """Return a field of months or days of the week without steps, and without ranges if items overlap.
 
-    cron-descriptor describes `1-7/7` as every seventh week, and 7 as another Sunday than 0.
+    cron-descriptor describes `1-7/7` as every seventh week, and lists Sunday twice for `0,7`.
     """
     if field == "*" or "#" in field or "L" in field:
         return field
@@ -296,7 +296,7 @@ def warnings_about(fields: Fields, zone: ZoneInfo) -> list[str]:
                 fields.minute == "*" and fields.hour != "*",
                 (
                     "field 1, minute, is *: the rule occurs 60 times in each of these hours; "
-                    f"for once, write 0 {fields.hour} {day} {fields.month} {weekday}"
+                    f"for one occurrence in each hour, write 0 {fields.hour} {day} {fields.month} {weekday}"
                 ),
             )
         ),

@@ -102,7 +102,7 @@ class CronMatchingTimes:
 
 
 def matching_times(text: str, fields: Fields) -> CronMatchingTimes:
-    """Return the wall times that valid fields match, as croniter reads them.
+    """Return the wall times that valid fields match, as croniter interprets them.
 
     Args:
         text: The expression as given, for errors.
@@ -239,7 +239,7 @@ class CronRule(Rule):
         at, gap = occurrence.at, offset_at(wall, self.zone, fold=1) - offset_at(wall, self.zone)
         if gap < timedelta(0):
             where = f"on {wall:%Y-%m-%d} in {self.zone.key}"
-            return Occurrence(at, (f"{wall:%H:%M} comes twice {where}: runs once, the first time",))
+            return Occurrence(at, (f"{wall:%H:%M} occurs twice {where}: runs once, the first time",))
         # The first minute that the clock shows after the gap.
         shown = _whole_minute(_shown_at(next(clock_changes(self.zone, at - gap, at)), self.zone))
         walls = [wall]

@@ -17,7 +17,7 @@ from scheduled_actions.recurrence.rrule.text import read_text
 #: The period in which a recurrence and an RRULE are compared if it has few occurrences; it contains all clock changes
 #: of a year.
 _HORIZON = timedelta(days=400)
-#: With more occurrences than this, only two months and the days around each clock change are compared.
+#: From this number of occurrences on, only two months and the days around each clock change are compared.
 _FEW = 62
 _AROUND_A_CHANGE = timedelta(days=2)
 _COMPARED_MOST = 800
@@ -47,9 +47,9 @@ def as_rrule(recurrence: Recurrence, start: datetime, *, remaining: int | None =
 
     The RRULE of a recurrence with skips ends after half a year, because its exceptions are listed.
 
-    No RRULE is found for business days, project functions, and rules with COUNT or RDATE, for example, or if skipped
+    No RRULE is found for business days, project functions, and rules with COUNT or RDATE. The same applies if skipped
     occurrences are moved, if a missing day of a month becomes its last day, or if a clock change moves an occurrence
-    otherwise than in RFC 5545.
+    differently than in RFC 5545. These are examples: the result is checked by comparing the occurrences.
 
     Args:
         recurrence: A recurrence of any kind.
@@ -58,6 +58,7 @@ def as_rrule(recurrence: Recurrence, start: datetime, *, remaining: int | None =
 
     Raises:
         BudgetExceeded: The comparison takes more steps than the budget of the recurrence has left.
+        ScheduledActionsError: As for `Recurrence.next_after`.
     """
     if start.microsecond:
         return None
@@ -104,7 +105,7 @@ def _sampled(recurrence: Recurrence, start: datetime, remaining: int | None) -> 
 def _exceptions(
     rule: str, start: datetime, zone: ZoneInfo, stretches: list[_Stretch], budget: EvaluationBudget
 ) -> list[datetime] | None:
-    """Return the instants of a rule that are not given; None if there are too many, or the rule lacks a given one."""
+    """Return the instants of a rule that the stretches lack; None if there are too many, or the rule lacks others."""
     exceptions: list[datetime] = []
     text = f"DTSTART;TZID={zone.key}:{start:{_STAMP}}\nRRULE:{rule}"
     try:

@@ -97,7 +97,7 @@ class ExactTimes:
         if wall.utcoffset() == wall.replace(fold=1 - wall.fold).utcoffset():
             return Occurrence(at)
         which = f"on {wall:%Y-%m-%d} in {self._zone.key}: this is the {'second' if wall.fold else 'first'}"
-        return Occurrence(at, (f"{time_text(wall)} comes twice {which}",))
+        return Occurrence(at, (f"{time_text(wall)} occurs twice {which}",))
 
 
 class _Stretch(NamedTuple):
@@ -129,7 +129,7 @@ class _Limits:
         self._is_any = bool(has_days or hours or minutes or seconds)
         self._first_from = [_first_from(hours, 24), _first_from(minutes, 60), _first_from(seconds, 60)]
         self._origin, self._unit = origin, unit
-        #: All beginnings of periods have the same remainder, counted from any midnight.
+        #: All periods begin at the same remainder modulo this number of seconds, counted from a midnight.
         self._cycle = gcd(unit * parts.interval, _DAY)
         self._hours = hours or range(24)
         self._named_minutes = (minutes or range(60)) if unit < _HOUR else (0,)
@@ -144,7 +144,7 @@ class _Limits:
         while instant <= last:
             stretch = self._stretch
             if not stretch.begin <= instant < stretch.end:
-                budget.spend(2)  # for each day: where its clocks change, and whether it is named
+                budget.spend(2)  # for each day: to find its clock changes, and whether it matches
                 stretch = self._stretch = self._stretch_from(instant)
             if stretch.may_meet:
                 found = stretch.midnight + self._time_from(instant - stretch.midnight)

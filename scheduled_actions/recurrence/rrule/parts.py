@@ -53,7 +53,10 @@ class Stamp:
         return resolve(self.wall, self.zone or floating)
 
     def end_at(self, floating: ZoneInfo) -> datetime:
-        """Return the last instant that the value includes, in UTC: for a date, the last second of the day."""
+        """Return the last instant that the value includes, in UTC: for a date, the last second of the day.
+
+        A value after the year `LAST_YEAR` gives the last day of that year.
+        """
         if self.wall.year > LAST_YEAR:
             return datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
         if not self.is_date:
@@ -68,7 +71,7 @@ class Stamp:
 
 
 def read_stamp(name: str, text: str, *, zone: ZoneInfo | None = None, last_year: int = LAST_YEAR) -> Stamp:
-    """Parse an iCalendar date or time; second 60 becomes 59, because leap seconds do not exist here (RFC 5545 §3.3.12).
+    """Parse an iCalendar date or time; second 60 becomes 59, because leap seconds are not supported (RFC 5545 §3.3.12).
 
     Args:
         name: The property or part of the value, for errors.
@@ -82,8 +85,8 @@ def read_stamp(name: str, text: str, *, zone: ZoneInfo | None = None, last_year:
     match = _STAMP.fullmatch(text)
     if match is None:
         raise Malformed(
-            f"{name}: {quoted(text)} is not an iCalendar date or time: "
-            "20270131, 20270131T090000, or in UTC 20270131T080000Z"
+            f"{name}: {quoted(text)} is not an iCalendar date or time, "
+            "such as 20270131, 20270131T090000 or (in UTC) 20270131T080000Z"
         )
     year, month, day, hour, minute, second, z = match.groups(default="")
     refuse((z and zone is not None, f"{name}: {text} is in UTC (Z) and also has a TZID: remove one of them"))
@@ -256,7 +259,7 @@ def _weekday(name: str, data: str) -> int:
 _PARTS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "FREQ": ("frequency", _frequency),
     "INTERVAL": ("interval", partial(_whole, most=1_000_000_000)),
-    # The last occurrence of a rule with COUNT is found by counting.
+    # The last occurrence of a rule with COUNT is found by counting all occurrences, so COUNT has a low maximum.
     "COUNT": ("count", partial(_whole, most=10_000)),
     "UNTIL": ("until", partial(read_stamp, last_year=9999)),
     "WKST": ("week_start", _weekday),
@@ -315,7 +318,7 @@ def _check_together(parts: Parts) -> None:
         ),
         (
             beyond and (frequency == "MONTHLY" or parts.by_month),
-            f"BYDAY: {beyond}: a month has at most {_NTH_IN_MONTH} of a weekday",
+            f"BYDAY: {beyond}: a month has at most {_NTH_IN_MONTH} of each weekday",
         ),
     )
 

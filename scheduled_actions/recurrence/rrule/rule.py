@@ -115,7 +115,8 @@ class RRule(Rule):
     #: The schedule's start.
     anchor: datetime
     times: RRuleWallTimes | ExactTimes
-    #: UNTIL, or the last instant that COUNT allows; None: the rule has neither, or COUNT is not reached.
+    #: UNTIL, or the last instant that COUNT allows; None: the rule has neither, or does not reach COUNT because no
+    #: further occurrence is within thirty years.
     ends_at: datetime | None
     #: The occurrences from RDATE, in order.
     dates: tuple[Occurrence, ...]
@@ -154,7 +155,7 @@ class RRule(Rule):
         )
 
     def _moved_by_a_gap(self) -> list[str]:
-        """Return the remark of the first occurrence within a year that a DST gap moves."""
+        """Return the remark of the first occurrence within a year that a DST gap moves; empty if there is none."""
         since = self._midnight_before(max(self.opens_at, self.anchor))
         for change in clock_changes(self.zone, since, since + 366 * DAY):
             budget = EvaluationBudget("the recurrence", steps=_WARNING_STEPS)

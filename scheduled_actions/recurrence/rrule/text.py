@@ -66,7 +66,7 @@ def _rule(lines: list[_ContentLine]) -> str:
     stray = next((rule for rule in rules[1:] if "FREQ=" not in rule.upper()), "")
     refuse(
         (not rules, "has no RRULE: add one, such as RRULE:FREQ=DAILY"),
-        (stray, f"has a blank before {quoted(stray)}: a rule contains no blanks"),
+        (stray, f"has a space before {quoted(stray)}: a rule contains no spaces"),
         (len(rules) > 1, "has more than one RRULE, which RFC 5545 leaves undefined: create one schedule for each"),
     )
     return rules[0]
@@ -76,7 +76,7 @@ def _lines(text: str) -> list[_ContentLine]:
     strange = next((character for character in text if not character.isascii()), "")
     refuse(
         (strange, f"{quoted(strange)} is not allowed in a rule: use ASCII characters"),
-        ("\\n" in text, r"contains the two characters \n instead of a line break: use a line break or a blank"),
+        ("\\n" in text, r"contains the two characters \n instead of a line break: use a line break or a space"),
         (not text.strip(), "is empty: write a rule, such as FREQ=DAILY"),
     )
     return [_read_line(word) for word in _FOLD.sub("", text.strip().replace("\r\n", "\n")).split()]
@@ -90,8 +90,8 @@ def _read_line(word: str) -> _ContentLine:
     if name in _REFUSED:
         raise Malformed(_REFUSED[name])
     if match is None or name not in _PROPERTIES:
-        hint = did_you_mean(name, _PROPERTIES, otherwise="a rule contains no blanks, and begins with FREQ= or RRULE:")
-        raise Malformed(f"{quoted(name)} is not one of the lines {', '.join(_PROPERTIES)}; {hint}")
+        hint = did_you_mean(name, _PROPERTIES, otherwise="a rule contains no spaces, and begins with FREQ= or RRULE:")
+        raise Malformed(f"{quoted(name)} is not one of the properties {', '.join(_PROPERTIES)}; {hint}")
     parameters = {key.upper(): in_quotes or plain for key, in_quotes, plain in _PARAMETER.findall(match["parameters"])}
     known = {"VALUE", "TZID"} if name != "RRULE" else set()
     strange = next((key for key in parameters if key not in known and not key.startswith("X-")), "")

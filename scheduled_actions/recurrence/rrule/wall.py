@@ -177,7 +177,9 @@ class Days:
         return None
 
     def periods(self, since: date, until: date) -> Iterator[list[int]]:
-        """Return the matching days of each period as sorted ordinals, from the period that contains `since`.
+        """Return the matching days of each period as sorted ordinals.
+
+        The first period is the one that contains `since`, the last one contains `until`.
 
         Unless BYSETPOS needs a whole year at once, the periods of YEARLY and DAILY rules are months.
         """

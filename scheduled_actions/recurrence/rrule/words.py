@@ -280,8 +280,8 @@ def about_start(
         (
             not written.start and parts.by_hour and is_odd and not parts.is_exact,
             (
-                f"BYHOUR without {' and '.join(missing)} takes the rest from the start ({time_text(start)}); "
-                f"add {';'.join(f'{name}=0' for name in missing)} for zero"
+                f"BYHOUR without {' and '.join(missing)} takes the missing part of the time from the start "
+                f"({time_text(start)}); add {';'.join(f'{name}=0' for name in missing)} for zero"
             ),
         ),
     )
@@ -300,7 +300,7 @@ def about_parts(parts: Parts, written: RecurrenceText, zone: ZoneInfo) -> list[s
         *applying(
             (
                 is_local_end and until and until.is_date and not (start and start.is_date),
-                f"UNTIL={end} is a date: all of that day in {zone.key} counts",
+                f"UNTIL={end} is a date: all of that day in {zone.key} is included",
             ),
             (
                 is_local_end and until and not until.is_date and not start,

@@ -1,1 +1,1 @@
-"""Skips: weekends, holidays, dates and maintenance windows in which nothing occurs; occurrences there may be moved."""
+"""Skips: weekends, holidays, dates and maintenance windows whose occurrences are dropped or moved."""

@@ -2,7 +2,7 @@
 
 A rule yields candidates. Each candidate stays, is left out, or moves. The occurrences are the resulting instants, in
 order and without duplicates. Moving can change the order of candidates, so a search evaluates every candidate that can
-move to between the given moment and the earliest result so far.
+move to an instant between the given moment and the earliest result so far.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,8 @@ class SkippingRule:
         Raises:
             NeverOccurs: There is no occurrence within thirty years, or all are skipped.
             BudgetExceeded: The search took too many steps.
-            RecurrenceInvalid: A project function failed.
+            RecurrenceInvalid: A project function failed, or returned an invalid result.
+            FunctionTimedOut: A project function did not return in time.
         """
         if self._causes.is_always_closed:
             raise self._never()
@@ -80,7 +81,8 @@ class SkippingRule:
         Raises:
             NeverOccurs: The rule has no further candidate within thirty years.
             BudgetExceeded: The search took too many steps.
-            RecurrenceInvalid: A project function failed.
+            RecurrenceInvalid: A project function failed, or returned an invalid result.
+            FunctionTimedOut: A project function did not return in time.
         """
         candidate = self._candidate_after(start, budget)
         while candidate is not None and candidate.at < end:

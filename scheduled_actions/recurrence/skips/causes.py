@@ -1,4 +1,4 @@
-"""Determine whether skips exclude an instant, for which reason, and the stretch of excluded time around it."""
+"""Determine whether and why an instant is skipped, and find the stretch of skipped time around it."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
@@ -76,6 +76,7 @@ class Causes:
         Raises:
             BudgetExceeded: Not enough steps are left.
             RecurrenceInvalid: The function of the skips failed, or returned an invalid result.
+            FunctionTimedOut: The function of the skips did not return in time.
         """
         budget.spend()
         shown = at.astimezone(self._zone)
@@ -91,7 +92,7 @@ class Causes:
             window = closed[place]._replace(text=join(sorted(texts)))
             return Cause(f"is in a maintenance window ({window.text})", window=window)
         if self._function is not None:
-            budget.spend(20)  # a project function runs on a thread of its own
+            budget.spend(20)  # a project function runs on a separate thread
             reason = skip_reason(shown, name=self._function_name, function=self._function)
         return Cause(reason) if reason is not None else None
 
@@ -115,10 +116,11 @@ class Causes:
     def search_limit(
         self, at: datetime, furthest: timedelta, budget: EvaluationBudget, *, is_forward: bool
     ) -> datetime:
-        """Return the instant beyond which no candidate moves past `at`: the first, or for backward moves the last.
+        """Return a bound of the candidates that can move to `at`, or past it.
 
-        Each step goes one move against the direction of the moves: a candidate moves out of a window, or to the day
-        after (or before) consecutive days that are not business days; from there it may have to move again.
+        Forward moves: no earlier candidate can; backward moves: no later candidate can. The search undoes one move per
+        step. A move leads out of a window, or out of consecutive days that are not business days; the candidate may
+        then have to move again.
 
         Args:
             at: Aware.
@@ -160,7 +162,7 @@ class Causes:
         return max([to, *ends, *(self._beginning_of(day + DAY) + _MARGIN for day in lasts)])
 
     def business_day_from(self, day: date, step: timedelta, budget: EvaluationBudget) -> date:
-        """Return the next business day in the direction of `step`; if a year has none, a day more than a year away."""
+        """Return the next business day in the direction of `step`; a day over a year away if there is none."""
         return _last_in_a_row(day, step, self._is_free, budget, most=367) + step
 
     def _is_free(self, day: date) -> bool:

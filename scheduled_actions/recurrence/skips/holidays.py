@@ -15,13 +15,13 @@ _EXPECTED = '"US", "US-CA", "NYSE", {"country": "US", "subdivision": "CA"} or {"
 _LONGEST_NAME = 60
 #: Maximum number of known names in an error without a suggestion.
 _LISTED_MOST = 20
-#: The last year with holidays: later ones are unknown, and computing the holidays of a year takes a millisecond.
+#: The last year with holidays: later holidays are unknown, and a search through many years would be slow.
 _LAST_YEAR = 2199
 
 
 @dataclass(frozen=True, slots=True)
 class HolidayCalendar:
-    """A holiday calendar: of a country, of a country and its subdivision, or of a market."""
+    """The holiday calendar of a country, of a subdivision of a country, or of a market."""
 
     country: str | None = None
     subdivision: str | None = None
@@ -112,7 +112,7 @@ def _existing(calendar: HolidayCalendar, path: str) -> HolidayCalendar:
 def _check_known(name: str, known: Iterable[str], path: str, what: str) -> None:
     names = list(known)
     if name not in names:
-        listed = f"known are {', '.join(names[:_LISTED_MOST])}{' and others' if len(names) > _LISTED_MOST else ''}"
+        listed = f"known values: {', '.join(names[:_LISTED_MOST])}{' and others' if len(names) > _LISTED_MOST else ''}"
         hint = did_you_mean(name, names, otherwise=listed if names else "this country has no known subdivisions")
         raise RecurrenceInvalid(name, f"{path}: unknown {what}; {hint}", name=path)
 

@@ -1,4 +1,4 @@
-"""Define the skips of a recurrence: weekends, holidays, dates, maintenance windows, and how occurrences there move.
+"""Define the skips of a recurrence: weekends, holidays, dates and maintenance windows, and the adjustment.
 
 Skips are a JSON object, the same in Python, on the command line and over HTTP:
 
@@ -65,8 +65,8 @@ class DailyWindow:
 
     @property
     def text(self) -> str:
-        """The window in words: "22:00-02:00 of Saturday"."""
-        of_days = "" if self.days == _EVERY_DAY else f" of {join([WEEKDAYS[day] for day in sorted(self.days)])}"
+        """The window in words: "22:00-02:00 on Saturday"."""
+        of_days = "" if self.days == _EVERY_DAY else f" on {join([WEEKDAYS[day] for day in sorted(self.days)])}"
         return f"{time_text(self.start)}-{self._end_text}{of_days}"
 
     @property
@@ -88,7 +88,7 @@ class DailyWindow:
         return {"from": time_text(self.start), "to": self._end_text, **days}
 
 
-#: A window of each week, or a single one.
+#: A window that recurs every week, or a single window.
 Window: TypeAlias = DailyWindow | Span
 
 
@@ -101,19 +101,19 @@ class DateRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Skips:
-    """The skipped days and windows, and the adjustment of occurrences in them."""
+    """The skipped days and windows, and the adjustment of occurrences in them; immutable."""
 
     #: Whether Saturdays and Sundays are skipped.
     weekends: bool = False
     holidays: HolidayCalendar | None = None
     dates: frozenset[date] = frozenset()
     ranges: tuple[DateRange, ...] = ()
-    #: In the schedule's zone.
+    #: Times of day are in the schedule's zone.
     windows: tuple[Window, ...] = ()
     #: Name of a registered function that decides whether an occurrence is skipped; None: no function.
     function: str | None = None
     adjustment: Adjustment = "drop"
-    #: The first days of the sorted ranges; for each range, the one that ends last among it and the ranges before it.
+    #: The first day of each sorted range; and for each, the range that ends last among it and all earlier ranges.
     _starts: tuple[date, ...] = field(init=False, repr=False, compare=False)
     _latest: tuple[DateRange, ...] = field(init=False, repr=False, compare=False)
 
