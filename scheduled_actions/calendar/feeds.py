@@ -29,7 +29,7 @@ _KIND = TokenKind("saf_")
 NAME_LENGTH = 100
 #: Maximum number of schedules in one feed.
 _SCHEDULES_MOST = 1000
-#: How far ahead a schedule without an equivalent RRULE is expanded, and into how many events at most.
+#: How far ahead a schedule without an equivalent RRULE is expanded, and the maximum number of its events.
 _EXPANDED_AHEAD = timedelta(days=90)
 _EXPANDED_MOST = 100
 #: Maximum number of events in one feed: writing one takes a third of a millisecond.
@@ -96,7 +96,13 @@ class Feeds:
             return store.create_feed(borrowed, values), secret
 
     def newest(self, *, team_id: str | None = None, before: UUID | None = None, limit: int = 100) -> list[store.Feed]:
-        """Return feeds with ids below `before`, including revoked ones, the newest first; optionally of one team."""
+        """Return at most `limit` feeds, including revoked ones, the newest first.
+
+        Args:
+            team_id: Only feeds of this team; None: of all teams.
+            before: Only feeds with ids below this one, which are older; None: all.
+            limit: At least 1.
+        """
         with self.database.connection() as connection:
             return store.newest_feeds(connection, team_id=team_id, before=before, limit=limit)
 
@@ -136,7 +142,7 @@ class Feeds:
 
 
 class _ScheduleEvents:
-    """Compute the events of a feed's schedules within one budget.
+    """The events of a feed's schedules, computed within one budget.
 
     Args:
         rules: Computes the occurrences of schedules.
@@ -172,8 +178,8 @@ class _ScheduleEvents:
         if self._truncated:
             text += f" Truncated: only the next runs are shown for {self._truncated} of the schedules."
         if self._left_out:
-            names = ", ".join(self._left_out[:_NAMED_MOST])
-            others = f" and {len(self._left_out) - _NAMED_MOST} others" if len(self._left_out) > _NAMED_MOST else ""
+            names, more = ", ".join(self._left_out[:_NAMED_MOST]), len(self._left_out) - _NAMED_MOST
+            others = f" and {more} other{'s' if more > 1 else ''}" if more > 0 else ""
             text += (
                 f" Schedules left out because they run too often or their rule cannot be evaluated: {names}{others}."
             )

@@ -1,4 +1,4 @@
-"""List pending actions, unresolved deadlines and forecast occurrences page by page, or days with all their entries."""
+"""List pending actions, unresolved deadlines and forecast occurrences by page; list these and ended actions by day."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from scheduled_actions.database.connection import Database
 from scheduled_actions.schedules import rule_lookup
 from scheduled_actions.schedules.model import Schedule
 
-#: The default range of a calendar.
+#: The default length of a calendar's range.
 USUAL = timedelta(days=31)
 PAGE_MOST = 100
 #: Maximum number of schedules that one calendar forecasts, and of occurrences per schedule in its pages.
@@ -54,8 +54,9 @@ class EntryPage:
 class Day:
     """One day of the calendar, with its entries."""
 
+    #: The beginning of the day; aware.
     starts_at: datetime
-    #: The end of the day; exclusive.
+    #: The end of the day; aware, exclusive.
     ends_at: datetime
     #: The entries, in chronological order.
     items: list[DayItem] = field(default_factory=list)
@@ -63,7 +64,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayRange:
-    """Successive days of the calendar, and what was left out."""
+    """Successive days of the calendar, and whether entries were left out."""
 
     days: list[Day]
     #: Schedules that are not forecast because they occur at least 24 times a day.

@@ -190,7 +190,7 @@ def find_feed(connection: Connection, digest: bytes) -> Feed | None:
 
 
 def newest_feeds(connection: Connection, *, team_id: str | None, before: UUID | None, limit: int) -> list[Feed]:
-    """Return feeds with ids below `before`, including revoked ones, the newest first; optionally of one team."""
+    """Return at most `limit` feeds with ids below `before`, newest first; None for `before` or `team_id`: any."""
     return _feeds(connection, "list_feeds", {"team_id": team_id, "before": before, "limit": limit})
 
 

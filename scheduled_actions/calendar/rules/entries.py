@@ -31,7 +31,7 @@ _CURSOR = re.compile(r"([0-9T:.\-]{19,26})~([0-2])~([0-9a-f]{32})")
 class _Item:
     """The fields that entries and items of days have in common."""
 
-    #: The instant of the entry, or of the first one of the item; aware, in UTC.
+    #: The instant of the entry; for a `DayItem` with several entries, of the first. Aware, in UTC.
     at: datetime
     #: The name of the deadline or schedule; without a name, the action type or the target of the deadline.
     title: str
@@ -39,7 +39,7 @@ class _Item:
     action_type: str | None = None
     #: The status of the actions or the deadline (`open`, `missed`, `paused`); None for a forecast.
     status: str | None = None
-    #: The action, or one of several; None for a deadline or forecast.
+    #: The action; for a `DayItem` with several actions, one of them. None for a deadline or forecast.
     action_id: UUID | None = None
     deadline_id: UUID | None = None
     schedule_id: UUID | None = None
@@ -47,7 +47,7 @@ class _Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayItem(_Item):
-    """Entries of one day that are shown as one, with their number."""
+    """A group of similar entries of one day, with their number."""
 
     kind: DayItemKind
     count: int = 1
