@@ -1,1 +1,1 @@
-"""Schedules: recurring definitions, planning of occurrences, operations."""
+"""Schedules: definitions of recurring actions, the planning of their occurrences, and operations on schedules."""

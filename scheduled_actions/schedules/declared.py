@@ -29,7 +29,7 @@ def problems(found: Declarations) -> Iterator[SourceProblem]:
         return
     from scheduled_actions.recurrence.custom import Functions  # noqa: PLC0415 - most projects declare no recurrence
 
-    # Valid functions under the declared names, because no project code runs at build.
+    # Placeholders for the declared functions: the build runs no project code.
     functions = Functions(
         next={one.name: lambda at: at + timedelta(days=1) for one in found.functions if one.decorator.kind == "next"},
         skip={one.name: lambda _: False for one in found.functions if one.decorator.kind == "skip"},

@@ -45,7 +45,10 @@ class DeferredPlanning:
         return PLANNING_CALLS * self.planner.rules.registry.calls.timeout_seconds
 
     def plan_deferred(self) -> None:
-        """Plan the schedules that this thread's transactions left, within the time limit of one; never raises."""
+        """Plan the schedules that this thread's transactions left unplanned; never raises.
+
+        All of them together have the time limit of one schedule.
+        """
         with total_time_limit(self._seconds):
             for left in self.planner.unplanned.take():
                 self.plan(left)
@@ -95,7 +98,7 @@ class DeferredPlanning:
         self, snapshot: store.ScheduleSnapshot, *, collided_at: datetime | None, is_explicit: bool
     ) -> store.ScheduleUpdate:
         schedule, now = snapshot
-        # The status reason of an active schedule says that its planning was deferred: clear it.
+        # An active schedule has a status reason only while its planning is deferred: clear the reason.
         update = store.ScheduleUpdate(
             schedule.id,
             status="active" if schedule.status_reason else None,
@@ -119,7 +122,7 @@ class DeferredPlanning:
 
 
 def _lock(connection: Connection, schedule_id: UUID) -> store.ScheduleSnapshot | None:
-    """Lock and return a schedule, waiting briefly for a transaction that is about to commit; None if it is gone."""
+    """Lock and return a schedule, waiting briefly for a transaction that is about to commit; None if it was deleted."""
     limit_lock_waits(connection)
     return next(iter(store.lock(connection, [schedule_id])), None)
 
@@ -128,7 +131,8 @@ class PlanningThreads:
     """Plans on separate threads the schedules that the transactions of a tick leave unplanned.
 
     Each set of project functions has one thread while there are schedules to plan, so that a function that hangs delays
-    only the schedules that call it. If the process ends first, the sweep plans the rest.
+    only the schedules that call it. If the process ends first, the sweep plans the remaining
+    schedules.
 
     Args:
         deferred: Plans a schedule.
@@ -170,7 +174,8 @@ class PlanningThreads:
                     daemon=True,
                 ).start()
             except BaseException:
-                # Without a thread the tick would wait for the queue; the sweep plans its schedules.
+                # The thread did not start, and the tick would wait for its queue without end: remove the queue. The
+                # sweep plans its schedules.
                 del self._queues[left.functions]
                 raise
 
@@ -178,7 +183,7 @@ class PlanningThreads:
         is_done = False
         while not is_done:
             with self._lock:
-                # Removed from the queue only after planning: until then the tick waits.
+                # The schedule stays in the queue until it is planned, because the tick waits for empty queues.
                 left = self._queues[functions][0]
             self._deferred.plan(left)
             self._has_planned = True

@@ -57,7 +57,7 @@ class ScheduleChanges(ScheduleOptions, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRule:
-    """A rule and what it depends on. All instants, also those of derived classes, are aware and in UTC."""
+    """A rule and the values that determine its occurrences; instants are aware and in UTC, also in derived classes."""
 
     #: The rule as given.
     recurrence: str
@@ -131,9 +131,10 @@ class Schedule(PlanningState):
     next_action_id: UUID | None
     last_action_id: UUID | None
     last_occurrence_at: datetime | None
-    #: Number of occurrences that have started.
+    #: Number of occurrences that ran: counted when they are claimed, or for a rolling schedule when they end.
     executions: int
-    #: Number of occurrences that a person, the overlap policy or the misfire policy skipped.
+    #: Number of occurrences that did not run, for example because a person, the overlap policy or the misfire policy
+    #: skipped them.
     skipped: int
     #: Number of occurrences dropped after outages; per outage, at most 100 are counted (with `catch_up`, 1,000).
     missed: int

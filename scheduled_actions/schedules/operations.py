@@ -45,6 +45,7 @@ def pause(
     Raises:
         UnknownSchedule: No schedule has this id or name (in that team).
         ScheduleEnded: The schedule has ended.
+        InvalidArgument: `reason` or `by` is not a string.
     """
     with locked(schedules, reference, team_id=team_id, connection=connection) as (schedule, borrowed):
         if schedule.status == "ended":
@@ -65,6 +66,9 @@ def resume(
 ) -> Schedule:
     """Resume a schedule from its next occurrence; occurrences during the pause are not created. Return the schedule.
 
+    An active schedule is returned unchanged. If the rule cannot be evaluated, the schedule is paused again, with the
+    reason.
+
     Args:
         schedules: The schedules of the project.
         reference: Id or name.
@@ -75,6 +79,7 @@ def resume(
     Raises:
         UnknownSchedule: No schedule has this id or name (in that team).
         ScheduleEnded: The schedule has ended, or its rule has no further occurrence.
+        InvalidArgument: `by` is not a string.
     """
     with borrowed_connection(schedules.database, connection) as borrowed, atomic(borrowed):
         schedule, now = schedules.read(borrowed, reference, team_id, locked=True)
@@ -114,6 +119,7 @@ def run_now(
 
     Raises:
         UnknownSchedule: No schedule has this id or name (in that team).
+        InvalidArgument: `by` is not a string.
     """
     with locked(schedules, reference, team_id=team_id, connection=connection) as (schedule, borrowed):
         (action_id,) = store.insert_occurrences(borrowed, schedule.id, [None], by=arguments.check_text("by", by))
@@ -145,8 +151,10 @@ def backfill(
 
     Raises:
         UnknownSchedule: No schedule has this id or name (in that team).
-        InvalidArgument: The range is empty, ends in the future, or has more than 1,000 occurrences.
+        InvalidArgument: An end of the range is naive or outside of the years 2 to 9998, or the range ends before its
+            start, ends in the future, or has more than 1,000 occurrences.
         RecurrenceInvalid: The rule cannot be evaluated.
+        FunctionTimedOut: A project function of the rule exceeded its time limit.
         BudgetExceeded: Finding the occurrences takes too many steps.
     """
     since, to = _checked_instant("start", start), _checked_instant("end", end)
@@ -157,7 +165,7 @@ def backfill(
         raise InvalidArgument("end", problem=f"{short(end)} is before the start of the range")
     if to > now:
         raise InvalidArgument(
-            "end", problem=f"{short(end)} is in the future: the schedule plans future occurrences itself"
+            "end", problem=f"{short(end)} is in the future; future occurrences are planned automatically"
         )
     rule = schedules.hook.planner.rules.rule_of(schedule, since=since)
     found = rule.between(since - timedelta(microseconds=1), to, limit=BACKFILL_LIMIT + 1)
@@ -185,7 +193,7 @@ def skip_next(
     Args:
         schedules: The schedules of the project.
         reference: Id or name.
-        next_action_id: The occurrence to skip, by its action; refused if another one is planned. None: the planned one.
+        next_action_id: The action of the occurrence to skip; None: the planned occurrence, whichever it is.
         reason: Why the occurrence is skipped; stored in its history.
         by: Who skips the occurrence.
         team_id: Only within this team.
@@ -194,13 +202,14 @@ def skip_next(
     Raises:
         UnknownSchedule: No schedule has this id or name (in that team).
         UnknownAction: `next_action_id` is not an id.
-        NothingPlanned: No occurrence is planned, the planned one is running, or it is not `next_action_id`.
+        NothingPlanned: No occurrence is planned, the planned one is running, or its action is not `next_action_id`.
+        InvalidArgument: `reason` or `by` is not a string.
     """
     with locked(schedules, reference, team_id=team_id, connection=connection) as (schedule, borrowed):
         action_id = schedule.next_action_id
         if next_action_id is not None and arguments.check_id(next_action_id) != action_id:
             raise NothingPlanned(reference, schedule.status, wanted=next_action_id)
-        reason, by = arguments.check_text("reason", reason) or "skipped by hand", arguments.check_text("by", by)
+        reason, by = arguments.check_text("reason", reason) or "skipped manually", arguments.check_text("by", by)
         if action_id is None or not store.skip_planned(borrowed, action_id, reason=reason, by=by):
             raise NothingPlanned(reference, schedule.status)
         schedules.hook.conclude(borrowed, {action_id: schedule.id}, {action_id: Status.SKIPPED})
@@ -216,6 +225,12 @@ def delete(
     connection: psycopg.Connection[Any] | None = None,
 ) -> Schedule:
     """Delete a schedule and its planned occurrence; its past actions remain. Return the deleted schedule.
+
+    Args:
+        schedules: The schedules of the project.
+        reference: Id or name.
+        team_id: Only within this team.
+        connection: Your own connection; the change takes effect once its transaction commits.
 
     Raises:
         UnknownSchedule: No schedule has this id or name (in that team).

@@ -20,7 +20,7 @@ from scheduled_actions.schedules.rules import series
 
 #: Maximum number of collisions with existing occurrences before planning is left to the sweep.
 COLLISIONS_MOST = 100
-#: Steps for the rules of one transaction, about 0.1 s; the rest is planned after the commit.
+#: Steps for the rules of one transaction, about 0.1 s; schedules beyond this limit are planned after the commit.
 _TRANSACTION_STEPS = 20_000
 #: Maximum number of schedules that one thread may leave unplanned.
 _UNPLANNED_MOST = 10_000
@@ -77,8 +77,8 @@ class Planner:
         self.rules = rules
         #: The schedules to plan after the commit.
         self.unplanned = UnplannedSchedules()
-        #: By schedule that catches up: the occurrence planned last, and until when the ones after it are selected. A
-        #: selection that is lost with the process is made again.
+        #: For each schedule that catches up: the occurrence planned last, and the instant up to which the occurrences
+        #: after it are selected. A selection that is lost when the process ends is repeated.
         self._selected: dict[UUID, tuple[datetime, datetime]] = {}
 
     def plan(
@@ -90,7 +90,9 @@ class Planner:
         is_explicit: bool = False,
         may_leave: bool = False,
     ) -> None:
-        """Plan the first occurrence of a schedule that has none planned; end the schedule if there is none.
+        """Plan the first occurrence of a schedule that has none planned.
+
+        The schedule ends if its rule has no occurrence, and is paused if the rule cannot be evaluated.
 
         Args:
             connection: In the transaction that locked the schedule.
@@ -210,7 +212,7 @@ class Planner:
         return found
 
     def advance(self, connection: Connection, updates: Sequence[store.ScheduleUpdate]) -> None:
-        """Write updates; if the occurrence of one already exists, plan the next occurrence."""
+        """Write updates; if the occurrence of an update already exists, plan the one after it."""
         pending = {update.schedule_id: update for update in updates}
         budget = transaction_budget()
         for _ in range(COLLISIONS_MOST):

@@ -14,9 +14,9 @@ def next_occurrence(name: str) -> Callable[[Next], Next]:
     """Declare a function as the rule `custom:NAME`; it returns the first instant strictly after its argument.
 
     The function takes an aware `datetime` in the schedule's time zone and returns an aware one, a naive one in that
-    zone, or None if the rule has ended. It is called whenever an occurrence is planned or previewed, on a thread of
-    its own within `function_timeout_seconds`. It should return quickly, with the same result for the same argument, and
-    must not be `async def`. The decorator returns it unchanged.
+    zone, or None if the rule has ended. It is called whenever an occurrence is planned or previewed, on a separate
+    thread, and must return within `function_timeout_seconds`. It should return quickly, with the same result for the
+    same argument, and must not be `async def`. The decorator returns it unchanged.
 
     Args:
         name: 1 to 100 letters, digits, `.`, `_` or `-`, starting with a letter or a digit. Must be a literal, because

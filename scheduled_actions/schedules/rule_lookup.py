@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: A schedule with this number of occurrences a day fills every hour of a calendar.
 A_DAY_MOST = 24
 _MOMENT = timedelta(microseconds=1)
-#: Dates, ranges or windows of skips that cost one step.
+#: Number of dates, ranges or windows of skips that together cost one step.
 _ENTRIES_A_STEP = 2
 
 
@@ -58,7 +58,9 @@ class ScheduleRules:
             budget: The budget for parsing and evaluating the rule; None: a new one per evaluation.
 
         Raises:
+            InvalidArgument: The stored time zone, start, end or skips are invalid.
             RecurrenceInvalid: The rule is malformed, never occurs, or calls a function that is not in this build.
+            FunctionTimedOut: A project function did not return in time.
             BudgetExceeded: Finding the first occurrence of the rule, or with COUNT its last, exceeds the budget.
         """
         from scheduled_actions.recurrence.compiling import compile_recurrence  # noqa: PLC0415 - a cold tick does without
@@ -130,6 +132,7 @@ class ScheduleRules:
 
         Raises:
             RecurrenceInvalid: The rule cannot be evaluated.
+            FunctionTimedOut: A project function did not return in time.
             BudgetExceeded: Finding the instant takes too many steps.
         """
         with self.database.connection() as connection:
@@ -146,6 +149,7 @@ class ScheduleRules:
 
         Raises:
             RecurrenceInvalid: The rule cannot be evaluated; raised after the planned instant.
+            FunctionTimedOut: A project function did not return in time; raised after the last instant found.
             BudgetExceeded: The budget is used up; raised after the last instant found, and there may be more.
         """
         at = schedule.next_occurrence_at
@@ -199,7 +203,8 @@ def instants(
 ) -> Iterator[datetime]:
     """Yield the instants of a schedule in a range, in order.
 
-    At most `most + 1` instants are yielded; the additional one shows that the range contains more than `most`.
+    At most `most + 1` instants are yielded; the additional one shows that the range contains more than `most`. Only
+    instants after the planned occurrence are included. If the rule cannot be evaluated, the iteration ends.
 
     Args:
         rules: The rules of the project.
@@ -259,7 +264,7 @@ def _undelayed(
     except BudgetExceeded:
         raise
     except ScheduledActionsError:
-        # The rule cannot be evaluated, for example because a function was removed; `schedules show` says so.
+        # The rule cannot be evaluated, for example because a function was removed; `schedules show` displays the error.
         return
 
 

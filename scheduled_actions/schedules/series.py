@@ -244,7 +244,7 @@ class ScheduleHook:
     # -- the sweep -----------------------------------------------------------------------------------------------------
 
     def sweep(self, connection: Connection, *, every_seconds: float = SWEEP_SECONDS) -> int:
-        """Plan an occurrence for every active schedule without one; return how many were repaired.
+        """Plan an occurrence for every active schedule without one; return the number of these schedules.
 
         Does nothing if another sweep ran within `every_seconds`.
         """
@@ -288,7 +288,7 @@ class ScheduleHook:
 
     def _update_of_broken(self, schedule: Schedule, now: datetime, budget: EvaluationBudget) -> store.ScheduleUpdate:
         after = schedule.next_occurrence_at or schedule.last_occurrence_at
-        # If planning was deferred, the pointer still names the past occurrence.
+        # If planning was deferred, the schedule still references the past occurrence.
         is_past = bool(project_functions(schedule)) and schedule.next_occurrence_at is not None
         return self.planner.complete_or_leave(
             store.ScheduleUpdate(schedule_id=schedule.id, is_past=is_past), schedule, now, budget, after=after

@@ -87,7 +87,8 @@ class Schedules:
     ) -> tuple[Schedule, bool]:
         """Create or update a schedule by name (within its team); return it, and whether it is new.
 
-        A call with the same arguments changes nothing: the start, the planned occurrence and a pause remain.
+        A call with the same arguments changes nothing: the start, the planned occurrence and a pause remain. Without a
+        name, every call creates a schedule.
 
         Args:
             action_type: Selects the handler.
@@ -135,8 +136,23 @@ class Schedules:
     ) -> tuple[Schedule, Change]:
         """Insert or update a schedule with a validated definition, in the caller's transaction.
 
+        Args:
+            connection: In a transaction.
+            action_type: Selects the handler.
+            payload: JSON text of the validated payload.
+            definition: The result of `definition`.
+            created_by: Stored with a new schedule.
+            is_declared: Whether the schedule is declared in code.
+            may_leave: Whether the caller runs deferred planning after the commit; then project functions run there.
+
         Returns:
-            The schedule, and what was done.
+            The schedule, and whether it was created, changed or left unchanged.
+
+        Raises:
+            InvalidArgument: The name belongs to a schedule with another action type.
+            RecurrenceInvalid: The rule has no occurrence, or cannot be evaluated.
+            BudgetExceeded: Evaluating the rule takes too many steps.
+            FunctionTimedOut: A project function of the rule exceeded its time limit.
         """
         name, team_id = definition.get("name"), definition.get("team_id")
         wanted = {**definition, "action_type": action_type, "payload": new_schedule.fingerprint(payload)}
@@ -264,7 +280,17 @@ class Schedules:
         requester: Requester | None = None,
         team_id: str | None = None,
     ) -> dict[str, Any]:
-        """Validate arguments of a schedule; return them as a JSON object, without those that are None."""
+        """Validate arguments of a schedule; return them as a JSON object, without those that are None.
+
+        Args:
+            given: The arguments, by name.
+            timezone: The time zone of naive datetimes if `given` contains none.
+            requester: The API token that needs the permissions for the follow-ups; None: application code.
+            team_id: The team of the schedule.
+
+        Raises:
+            RequestError: An argument is unknown or invalid, or the requester may not use the follow-ups.
+        """
         names = new_schedule.DEPENDENCIES
         dependencies = {name: given[name] for name in names & given.keys() if given[name] is not None}
         definition = new_schedule.definition_of(
@@ -322,7 +348,7 @@ class Schedules:
         is_new_start: bool,
         may_leave: bool,
     ) -> Schedule:
-        """Plan the first occurrence and return the schedule; after a running occurrence, its end plans the next one.
+        """Plan the first occurrence and return the schedule; if an occurrence is running, its end plans the next one.
 
         Raises:
             RecurrenceInvalid: The rule has no occurrence, or cannot be evaluated.

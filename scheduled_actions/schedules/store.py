@@ -1,4 +1,4 @@
-"""Read and write schedules in the database, each on the given connection, which may be the caller's."""
+"""Read and write schedules in the database, on the connection that the caller gives."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -253,7 +253,7 @@ def take(connection: Connection, claimed: Collection[Claimed]) -> tuple[list[Cla
         )
     if len(taken) == len(claimed):
         return taken, set()
-    # The rest are retries and manual runs, which are not planned, or have a locked schedule.
+    # The other actions are retries and manual runs, which are not planned occurrences, or their schedule is locked.
     others = {row[0] for row in sql.run(connection, "planned_among", ids)}
     return taken, others.difference([one.action_id for one in taken])
 
@@ -273,7 +273,7 @@ def broken(
 
 
 def advance(connection: Connection, updates: Sequence[ScheduleUpdate]) -> set[UUID]:
-    """Write updates; return the ids of schedules whose occurrence already existed: these now have none planned."""
+    """Write updates; return the ids of schedules whose occurrence already existed, which now have none planned."""
     parameters = {
         name: _column(name, values)
         for name, values in zip(ScheduleUpdate._fields, zip(*updates, strict=True), strict=True)
@@ -312,7 +312,10 @@ def skip_claimed(connection: Connection, reasons: Mapping[UUID, str]) -> None:
 
 
 def unclaim(connection: Connection, action_ids: Collection[UUID]) -> None:
-    """Return claimed actions to pending, uncharged; a blocking member that has begun keeps its lock group."""
+    """Return claimed actions to pending, without counting an attempt, and free their lock groups.
+
+    An action that blocks its lock group and has started keeps it.
+    """
     sql.run(connection, "unclaim", {"ids": list(action_ids)})
     sql.run(connection, "free_holds_of_unclaimed", {"ids": list(action_ids)})
 
@@ -323,7 +326,7 @@ def drop_planned(connection: Connection, schedule_id: UUID) -> None:
 
 
 def skip_planned(connection: Connection, action_id: UUID, *, reason: str, by: str | None) -> bool:
-    """End a planned occurrence as skipped; False if it was claimed first."""
+    """End a planned occurrence as skipped; return False if it was claimed first."""
     return (
         sql.run(connection, "skip_planned", {"action_id": action_id, "reason": reason, "by": by}).fetchone() is not None
     )
@@ -332,7 +335,7 @@ def skip_planned(connection: Connection, action_id: UUID, *, reason: str, by: st
 def insert_occurrences(
     connection: Connection, schedule_id: UUID, occurrences: Sequence[datetime | None], *, by: str | None
 ) -> list[UUID]:
-    """Insert occurrences that are due now; return the ids of those that did not exist.
+    """Insert occurrences that are due now; return the ids of the new actions. Existing occurrences stay unchanged.
 
     Args:
         connection: Inserts the actions.

@@ -1,1 +1,1 @@
-"""Pure rules of schedules: arguments, and the policies that choose occurrences."""
+"""Pure rules of schedules: validation of arguments, and the policies that select occurrences."""

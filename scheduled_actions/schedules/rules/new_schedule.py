@@ -84,7 +84,7 @@ def rule(definition: Mapping[str, Any], anchor: datetime = ANY_ANCHOR) -> Schedu
 
 
 def fingerprint(payload: str) -> str:
-    """Return a digest of a payload as JSON; a definition holds it, so that an upsert sees a changed payload."""
+    """Return a digest of a payload as JSON; a definition holds it, so that an upsert detects a changed payload."""
     return hashlib.sha256(payload.encode()).hexdigest()[:32]
 
 

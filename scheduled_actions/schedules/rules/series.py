@@ -192,4 +192,4 @@ def _duration(late: timedelta) -> str:
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
             return counted(seconds // size, unit)
-    return f"{seconds} seconds"
+    return counted(seconds, "second")

@@ -1,5 +1,5 @@
--- The schedule has these values, and so has its planned occurrence if that is pending and was never started. If the
--- condition has changed, an occurrence that was waiting for its next check is due.
+-- The schedule has these values, and also its planned occurrence if it is pending and has never started. If the
+-- condition has changed, an occurrence that was waiting for its next check is due now.
 with written as (
   update scheduled_action_schedules s
   set

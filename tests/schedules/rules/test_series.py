@@ -58,6 +58,8 @@ def test_the_policy_skip_runs_only_occurrences_within_the_grace_period(late, ver
 
 def test_the_reason_of_a_missed_occurrence_contains_its_lateness():
     assert decision(now=NOW + 3 * DAY, misfire="skip").reason == "missed: claimed 3 days late"
+    just_late = decision(now=NOW + SECOND, misfire="skip", misfire_grace_seconds=0.0)
+    assert just_late.reason == "missed: claimed 1 second late"
 
 
 @pytest.mark.parametrize(
