@@ -57,7 +57,8 @@ def claim_free(
     """Claim due actions without a lock group, in order of priority and time.
 
     Args:
-        connection: In a transaction if hooks decide about occurrences before the claim becomes visible.
+        connection: In a transaction if hooks must decide about occurrences before the claim is committed; otherwise in
+            autocommit mode.
         tick: The claiming tick.
         wanted: Maximum number of actions.
         after: The position after which the scan continues.
@@ -138,7 +139,7 @@ def claim_grouped(
         As for `claim_free_of_others`.
     """
     parameters = {
-        # Many members of few groups are scanned in larger steps.
+        # Several due actions may belong to one group: to find `wanted` groups, more rows are read.
         "window": window or 4 * wanted,
         "most": wanted if window else 4 * wanted,
         "left_out": list(left_out),
@@ -170,7 +171,8 @@ def claim_grouped_of_others(
     claimed, position = claim_grouped(
         connection, tick, wanted=wanted, after=after, excluded=excluded, left_out=left_out, window=window
     )
-    # Groups beyond those wanted are found by the next scan: the ones just claimed are held by then.
+    # The next scan starts at the same position: it passes over the groups just claimed, which are then held, and finds
+    # the next groups.
     return claimed, after._replace(has_more=True) if len(claimed) >= wanted else position
 
 
@@ -270,7 +272,7 @@ class ClaimHook(Protocol):
 
         Args:
             connection: In the claiming transaction.
-            claimed: At least one concerns the feature; the others are kept as they are.
+            claimed: At least one of these actions concerns the feature; the result keeps the others.
         """
 
     def claim_refused(self, connection: Connection, claimed: Claimed, error: BaseException) -> ClaimResult:
@@ -296,7 +298,7 @@ class BatchClaimer:
     def claim(
         self, connection: Connection, claim: Callable[[], tuple[list[Claimed], ScanPosition]]
     ) -> tuple[list[Claimed], ClaimResult, ScanPosition]:
-        """Claim a batch and call the hooks in one transaction; if that fails, call them for each action separately.
+        """Claim a batch and call the hooks, in one transaction; if it fails, repeat it with one hook call per action.
 
         Args:
             connection: In autocommit mode.
@@ -337,6 +339,6 @@ def _call_separately(hook: ClaimHook, connection: Connection, claimed: list[Clai
     for one in claimed:
         if getattr(one, hook.column) is not None:
             result.add(contain(partial(call, one), partial(hook.claim_refused, connection, one)))
-    # Back in the order of the claim: priority, then time.
+    # Restore the order of the claim: priority, then time.
     result.kept.sort(key=_ORDER)
     return result

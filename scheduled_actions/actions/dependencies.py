@@ -180,7 +180,7 @@ def changed_dependencies(
         RequestError: A value is invalid, or the action would wait for itself.
     """
     if given.get("after") is not None:
-        # Lock before any row: the check below must see every earlier change of predecessors.
+        # Taken before any row is locked, so that the check below sees every earlier change of predecessors.
         store.sql.run(connection, "lock_after")
     action = store.get(connection, action_id, team_id=team_id, locked=True)
     columns = validate({name: value for name, value in given.items() if value is not None}, team_id=action.team_id)

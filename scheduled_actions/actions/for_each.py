@@ -15,7 +15,7 @@ from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.core.requester import AddressReach, Requester
 
 TYPE = "for_each:run"
-#: Steps of one run, about five seconds of a handler's thread.
+#: Maximum number of steps of one run: about five seconds on a handler's thread.
 STEPS_MOST = 10 * STEPS
 #: Steps of the evaluation budget that a row costs.
 _ROW_STEPS = 20

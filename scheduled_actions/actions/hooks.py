@@ -10,7 +10,8 @@ from uuid import UUID
 from scheduled_actions.core.action import Status
 from scheduled_actions.database.connection import Connection
 
-#: Interval of the sweep that repairs what a crashed process or a manual change of the tables left unfinished.
+#: Interval of the sweep, which completes changes that a crashed process or a manual change of the tables left
+#: unfinished.
 SWEEP_SECONDS = 300.0
 
 
@@ -73,7 +74,7 @@ class SettleHook(Protocol):
             connection: In autocommit mode.
             endings: The actions that concern the feature.
             statuses: As for `after_settle`.
-            was_refused: Whether the batch of these actions was refused: their locks were waited for already.
+            was_refused: Whether the database rejected the batch of these actions, after waiting for their locks.
         """
 
     def lock_before_cancel(self, connection: Connection, action_id: UUID, *, team_id: str | None) -> object | None:

@@ -29,7 +29,7 @@ from scheduled_actions.database.transactions import borrowed_connection
 BULK_MOST = 10_000
 #: The largest bound that a statement accepts.
 _NO_BOUND = 2**31 - 1
-#: A bulk change hardly waits for locked actions, because every one of them may be locked.
+#: A bulk change waits only briefly for each locked action, because all of its actions may be locked.
 _SHORT_LOCK_WAIT = StatementLimits(lock_seconds=0.005)
 
 
@@ -68,6 +68,7 @@ class TickRecord:
 
     id: UUID
     started_at: datetime
+    #: None while the tick is running, and if its process died.
     finished_at: datetime | None
     lease_expires_at: datetime
     caller: str | None
@@ -77,8 +78,9 @@ class TickRecord:
     budget: Any
     #: Number of actions that have started and are not settled yet.
     running: int
+    #: None while the tick is running, and if its process died.
     duration_seconds: float | None
-    #: Time since the previous tick started.
+    #: Seconds from the start of the previous tick to the start of this one; None for the first tick.
     lag_seconds: float | None
 
 
@@ -125,7 +127,7 @@ class ActionOperations:
             limit: Maximum value of each count; None: `bounds.count_limit`.
         """
         limit = self.bounds.count_limit if limit is None else limit
-        # One more than the limit reveals that there are more.
+        # Counting to one more than the limit shows whether the limit is exceeded.
         parameters: dict[str, Any] = {"overdue_seconds": overdue_seconds, "most": limit + 1}
         with self.database.connection() as connection:
             if team_id is None:
@@ -301,7 +303,7 @@ class ActionOperations:
                     return BulkResult(matched=matched, changed=changed, more=cursor is not None, next_cursor=cursor)
 
     def lateness(self, *, team_id: str | None = None) -> list[LatenessStats]:
-        """Return, by action type, how late the actions (of a team) started that ended within the last hour."""
+        """Return the lateness of the actions (of a team) that ended within the last hour, by action type."""
         with self.database.connection() as connection:
             return [
                 LatenessStats(*row)
@@ -313,7 +315,7 @@ class ActionOperations:
             ]
 
     def ticks(self, *, before: tuple[datetime, UUID] | None = None, limit: int = 100) -> list[TickRecord]:
-        """Return at most `limit` ticks, latest first; with `before` (start and id of a tick) only earlier ones."""
+        """Return at most `limit` ticks, latest first; with `before` (start and id of a tick), only ticks before it."""
         started_at, tick_id = before or (None, None)
         with self.database.connection() as connection:
             return [

@@ -71,11 +71,12 @@ def arguments_of(new: NewAction | Mapping[str, Any]) -> dict[str, Any]:
     """Return, by name, the required arguments and those that differ from their defaults.
 
     Raises:
-        InvalidArgument: A name is not an argument of `schedule_action`, or a required one is missing.
+        InvalidArgument: `new` is neither a `NewAction` nor a mapping, a name is not an argument of `schedule_action`,
+            or a required argument is missing.
     """
     if isinstance(new, NewAction):
         items = [(name, getattr(new, name)) for name in _DEFAULTS]
-    elif type(new) is dict or isinstance(new, Mapping):  # (the first test is ten times as fast)
+    elif type(new) is dict or isinstance(new, Mapping):  # the first test is ten times as fast
         if not new.keys() <= _DEFAULTS.keys():
             unknown = min(new.keys() - _DEFAULTS.keys(), key=str)
             raise InvalidArgument(
@@ -113,18 +114,31 @@ def columns_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_due(row: Mapping[str, Any], *, now: datetime) -> bool:
-    """Whether a new action is due as soon as it is committed; `now` is the time of this machine's clock."""
+    """Return whether a new action is due as soon as it is committed.
+
+    Args:
+        row: Arguments of the SQL function, as returned by `columns_of`.
+        now: Aware; the time of this machine's clock.
+    """
     at = row.get("scheduled_at")
     return not row.get("delay") and (at is None or at <= now)
 
 
 def check_priority(value: int | None) -> int | None:
-    """Check that a priority is an integer from -32,768 to 32,767, and return it; None stays None."""
+    """Check that a priority is an integer from -32,768 to 32,767, and return it; None stays None.
+
+    Raises:
+        InvalidArgument: The value is not such an integer.
+    """
     return checks.check_integer("priority", value, least=-32768, most=32767)
 
 
 def check_max_attempts(value: int | None) -> int | None:
-    """Check the maximum number of attempts, the first included, and return it; None stays None."""
+    """Check that a maximum number of attempts is an integer from 1 to 1,000, and return it; None stays None.
+
+    Raises:
+        InvalidArgument: The value is not such an integer.
+    """
     return checks.check_integer("max_attempts", value, least=1, most=MAX_ATTEMPTS_LIMIT)
 
 

@@ -1,7 +1,7 @@
 """Find actions by filters, newest first, with statements that each read a bounded number of rows.
 
-Without a team, all actions are scanned backwards; if few actions have the wanted statuses, those are searched instead.
-With a team, the actions of the team are searched. A page may need several statements.
+Without a team, actions are scanned from the newest to the oldest; if few actions have the wanted statuses, only those
+few are searched. With a team, only its actions are searched. A page may need several statements.
 """
 
 import time
@@ -103,7 +103,7 @@ def page(
         bounds: Limit each statement and the total time.
         cursor: `next_cursor` of the previous page; None: the first page.
         limit: Maximum number of actions.
-        least: With fewer matches than this, the search continues for up to `page_seconds`.
+        least: With fewer matches than this number, the search continues for up to `page_seconds`.
         monotonic: A clock that returns seconds.
     """
     ends_at = monotonic() + bounds.page_seconds
@@ -118,7 +118,7 @@ def page(
 def find(
     connection: Connection, filters: ActionFilters, bounds: SearchBounds, *, before: UUID | None, limit: int
 ) -> tuple[list[UUID], UUID | None]:
-    """Return the ids of the newest matches, and the cursor to continue from; None at the end."""
+    """Return the ids of the newest matches, at most `limit`, and the cursor to continue from; None at the end."""
     statuses = None if filters.statuses is None else [status.value for status in filters.statuses]
     parameters: dict[str, Any] = {
         "action_type": filters.action_type,

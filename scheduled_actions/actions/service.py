@@ -25,7 +25,7 @@ from scheduled_actions.core.wake import Wake
 from scheduled_actions.database.connection import Connection, Database, atomic
 from scheduled_actions.database.transactions import borrowed_connection, commits_itself
 
-#: Application code waits for a full list; the API returns a short page sooner.
+#: Application code waits up to ten seconds for a full list; the API returns a short page after half a second.
 _PATIENT = SearchBounds(page_seconds=10.0)
 
 
@@ -36,7 +36,7 @@ class Scheduler:
     Args:
         database: Holds the actions.
         validator: Validates new actions, and new payloads of existing ones.
-        settler: Cancels actions, together with the features' hooks.
+        settler: Cancels actions and calls the hooks of features.
         wake: Starts a tick for actions that are due now; None leaves that to the cron.
     """
 
@@ -52,7 +52,7 @@ class Scheduler:
         requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Scheduled:
-        """Schedule one action, or merge it into a pending one.
+        """Schedule one action, or merge it into a pending one; return the id of that action, and whether it was merged.
 
         Args:
             new: The action.
@@ -96,7 +96,12 @@ class Scheduler:
     def schedule_prepared(
         self, rows: Sequence[dict[str, Any]], *, connection: psycopg.Connection[Any] | None = None
     ) -> list[Scheduled]:
-        """Schedule rows from `ActionValidator.row`, all or none; return the results in the same order."""
+        """Schedule rows from `ActionValidator.row`, all or none; return the results in the same order.
+
+        Raises:
+            RequestError: The database rejects a row; nothing was scheduled.
+            DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
+        """
         if not rows:
             return []
         with borrowed_connection(self.database, connection) as borrowed:
@@ -205,8 +210,8 @@ class Scheduler:
             max_attempts: Attempts allowed, the first included.
             retry: The retry policy of this action.
             metadata: Replaces the stored metadata.
-            condition: The new condition; None removes it. If the action is already waiting for its condition, a change
-                of it makes the action due now, unless `scheduled_at` is given.
+            condition: The new condition; None removes it. If the action already waits for its condition, changing the
+                condition makes the action due now, unless `scheduled_at` is given.
             after: The ids of the actions that must complete first; None removes them.
             on_success: The follow-ups to schedule when the action completes; None removes them.
             on_failure: The follow-ups to schedule when the action fails permanently; None removes them.

@@ -227,7 +227,7 @@ class Settler:
     def settle_alone(self, connection: Connection, tick: TickRow, outcome: SettlementRow) -> SettlementResult:
         """Settle one outcome, then call the hooks; a failed hook does not undo the settlement.
 
-        Used for an outcome whose batch was rejected: that attempt has already waited for the locks.
+        Used after the database rejected a batch with this outcome: that batch has already waited for the locks.
         """
         settled = settle(connection, tick, [outcome], running=None)
         self.settled_apart(connection, [outcome], settled.statuses, was_refused=True)
@@ -237,8 +237,8 @@ class Settler:
     def settle_actions(connection: Connection, outcomes: Sequence[SettlementRow]) -> dict[UUID, Status]:
         """Write outcomes of ticks that are no longer running; return the status of each action whose claim was valid.
 
-        The caller's transaction already has the actions locked, and hooks must take their locks before that. So the
-        caller calls `settled_apart` after its commit.
+        Hooks must take their locks before actions are locked, but the caller's transaction has already locked these
+        actions. Therefore, the caller calls `settled_apart` after its commit.
         """
         # Without a tick nothing is announced, and no lease remains for a lingering hold.
         no_tick = TickRow(UUID(int=0), datetime.now(UTC), datetime.now(UTC))

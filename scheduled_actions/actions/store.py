@@ -29,7 +29,7 @@ _NO_DEPENDENCIES: dict[str, Any] = {
 #: The columns of the reading statements, in order.
 _FIELDS = tuple(Action.__dataclass_fields__)
 _PLAIN = re.compile(r"[A-Za-z0-9 ._:@/-]*")
-#: Expired idempotency keys deleted with each new one; more than one, so that they do not accumulate.
+#: Number of expired idempotency keys deleted with each stored response: more than one, so that they do not accumulate.
 _KEYS_PRUNED = 10
 
 
@@ -43,7 +43,7 @@ def schedule(connection: Connection, new: dict[str, Any]) -> Scheduled:
     Raises:
         RequestError: An argument is invalid; nothing was changed, and the caller's transaction remains usable.
     """
-    from scheduled_actions.actions.model import COLUMN_DEFAULTS  # noqa: PLC0415 - a cold tick does without
+    from scheduled_actions.actions.model import COLUMN_DEFAULTS  # noqa: PLC0415 - not needed by a tick
 
     try:
         with savepoint(connection):
@@ -156,12 +156,12 @@ def read(connection: Connection, ids: Sequence[UUID]) -> list[Action]:
 
 
 def update(connection: Connection, action_id: UUID, changes: Mapping[str, Any]) -> Action | None:
-    """Change a pending action and return it; None if it does not exist, is not pending, or is locked for edits.
+    """Change a pending action and return it; None if it does not exist (in the team), is not pending, or is locked.
 
     Args:
         connection: In a transaction, the change takes effect once it commits.
         action_id: The action.
-        changes: Parameters of `update_action.sql`; documents as JSON text.
+        changes: Parameters of `update_action.sql`, with `team_id` and `edit_lock_seconds`; documents as JSON text.
     """
     return one(connection, "update_action", **_NO_DEPENDENCIES | {"id": action_id, **changes})
 
@@ -232,7 +232,7 @@ def prune_rows(connection: Connection, *, limit: int) -> int:
 
 
 def claim_key(connection: Connection, *, scope: str, key: str, digest: bytes) -> bool:
-    """Insert an idempotency key; return False if a response is already stored under it."""
+    """Insert an idempotency key; return False if a response of the last day is already stored under this key."""
     return (
         sql.run(connection, "claim_idempotency_key", {"scope": scope, "key": key, "digest": digest}).fetchone()
         is not None
@@ -240,7 +240,7 @@ def claim_key(connection: Connection, *, scope: str, key: str, digest: bytes) ->
 
 
 def stored_response(connection: Connection, *, scope: str, key: str) -> tuple[bytes, Any] | None:
-    """Return the digest and the response of the first request with an idempotency key; None for an unknown key."""
+    """Return the digest of the first request with an idempotency key, and its response; None for an unknown key."""
     row = sql.run(connection, "stored_response", {"scope": scope, "key": key}).fetchone()
     return None if row is None else (bytes(row[0]), row[1])
 

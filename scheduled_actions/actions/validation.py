@@ -16,13 +16,13 @@ from scheduled_actions.registry import Registry
 from scheduled_actions.registry.handler import INTERNAL_TYPES, HandlerOptions
 from scheduled_actions.registry.resolution import Handler
 
-#: Returns the payload as the requester may use it, the same object if nothing changes.
-#: Raises ActionTypeForbidden if the requester may not schedule the type with it.
+#: Checks a payload that a requester schedules; returns the payload to store, which is the same object if unchanged.
+#: Raises ActionTypeForbidden if the requester may not schedule the type with this payload.
 PayloadCheck: TypeAlias = "Callable[[dict[str, Any], Requester], dict[str, Any]]"
 
 
 def refusal_of(action_type: str, options: HandlerOptions, requester: Requester | None) -> str | None:
-    """Return why a requester may not schedule an action type with any payload; None if it may."""
+    """Return why a requester may not schedule an action type, whatever the payload; None if it may."""
     if requester is None:
         return None
     if action_type in INTERNAL_TYPES:

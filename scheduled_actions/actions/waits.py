@@ -23,7 +23,7 @@ sql = Statements(__file__)
 
 #: The lock timeout in milliseconds when stored changes are handled one by one.
 _RETRY_PATIENCE_MS = "5"
-#: Locked changes that one call skips before it ends.
+#: Maximum number of locked changes that one call skips.
 _REFUSED_MOST = 8
 #: Maximum number of pairs of waiting actions read at once.
 _PAIRS_MOST = 10_000
@@ -95,13 +95,13 @@ def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
         },
     )
     if awaited := {id_ for waiter in waiters for id_ in waiter.needs.actions}:
-        # A separate statement: locks of marks and locks of actions must not wait for one another.
+        # A separate statement, so that no transaction holds locks on waits and on awaited actions at the same time.
         sql.run(connection, "watch_awaited", {"ids": list(awaited)})
 
 
 def topic_of(team_id: str, key: FactKey) -> UUID:
     """Return the topic of a fact, equal to that of the SQL function `scheduled_actions_fact_topic`."""
-    # Formatted as jsonb does it; computed in SQL it would take most of the statement's time.
+    # Formatted like jsonb as text. Computed in SQL, the topics would take most of the statement's time.
     text = f"[{', '.join(map(encode_basestring, (team_id, *key)))}]"
     return UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest())
 
@@ -177,7 +177,7 @@ def end(connection: Connection, action_ids: Collection[UUID]) -> None:
 
 
 def among_waiting(connection: Connection, *, action_id: UUID | None = None) -> dict[UUID, set[UUID]]:
-    """Return, for each waiting action, the other waiting actions it comes after; at most 10,000 pairs.
+    """Return, for each waiting action, the waiting actions that must complete before it; at most 10,000 pairs.
 
     Args:
         connection: Reads the waits.

@@ -14,7 +14,7 @@ from scheduled_actions.outbound.reach import Reach
 
 #: Time limit of one heartbeat.
 _TIMEOUT_SECONDS = 10.0
-#: How long a heartbeat is waited for if the process may be frozen after the response, or is about to end.
+#: Maximum wait for a heartbeat if the process may be frozen after the response, or is about to end.
 _WAIT_SECONDS = 2.0
 #: Minimum interval between two heartbeats of successful ticks: wake-up pings can arrive many times a second.
 _INTERVAL_SECONDS = 10.0
@@ -41,7 +41,7 @@ class Heartbeat:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        #: The result of the last heartbeat, for the rows of ticks: `ANSWERED`, or what went wrong.
+        #: The result of the last heartbeat, for the rows of ticks: `UNSENT`, `ANSWERED`, or the error.
         self.outcome = UNSENT
         #: When the last heartbeat was sent, if its tick was successful.
         self._good_at: float | None = None

@@ -134,7 +134,7 @@ class RecentTicks(NamedTuple):
 
 
 def recent_ticks(connection: Connection, *, seconds: float, limit: int) -> RecentTicks:
-    """Count the outcomes of the ticks of the last `seconds`, at most the latest `limit`; return the last tick, too."""
+    """Return statistics of the last tick, and of at most `limit` ticks that started within the last `seconds`."""
     return RecentTicks(*sql.run_one(connection, "recent_ticks", {"seconds": seconds, "limit": limit}))
 
 

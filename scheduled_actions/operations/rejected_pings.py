@@ -57,7 +57,7 @@ class RejectedPings:
             refused = {"wrong": self._wrong, "without": self._without, "callers": json.dumps(list(self._callers))}
             self._wrong = self._without = 0
             self._callers.clear()
-        # On a thread of its own: the answer does not wait for a database that hangs.
+        # On a separate thread, so that the response waits at most a second for a database that hangs.
         writer = threading.Thread(target=self._write, args=(refused,), name="scheduled-actions-refusals", daemon=True)
         writer.start()
         writer.join(_PATIENCE_SECONDS)

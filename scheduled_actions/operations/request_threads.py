@@ -39,7 +39,8 @@ class RequestThreads:
 
 def threads_of_gunicorn() -> int | None:
     """Return the number of threads of the gunicorn worker that runs this process; None without gunicorn."""
-    # A worker, or its master with `preload_app`, handles this signal itself; both hold gunicorn's settings.
+    # The handler of this signal is a method of the gunicorn worker or, with `preload_app`, of its master. Both objects
+    # have gunicorn's settings.
     handler = signal.getsignal(signal.SIGUSR1) if hasattr(signal, "SIGUSR1") else None
     threads = getattr(getattr(getattr(handler, "__self__", None), "cfg", None), "threads", None)
     return threads if isinstance(threads, int) else None

@@ -130,7 +130,7 @@ def newest(
 
 
 def revoke(connection: Connection, token_id: UUID | str, *, team_id: str | None = None) -> Token:
-    """Revoke a token immediately; a second call changes nothing.
+    """Revoke a token immediately, and return it; a second call changes nothing.
 
     Raises:
         UnknownToken: No token (of that team) has the id.

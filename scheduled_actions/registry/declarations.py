@@ -159,7 +159,7 @@ def _top_level(scope: ast.AST) -> Iterator[ast.AST]:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Collect the declarations of one module."""
+    """Collects the declarations of one module."""
 
     file: str
     module: str
@@ -177,13 +177,15 @@ class _Reader:
         mark, decorator = marks[0]
         subject = "the name" if decorator.kind else "the action type"
         if len(marks) > 1:
-            use = "handles one action type" if all(one is ACTION for _, one in marks) else "is declared once"
-            self._report(marks[1][0].lineno, f"a function {use}; declare a second function")
+            use = "handle one action type" if all(one is ACTION for _, one in marks) else "be declared once"
+            self._report(marks[1][0].lineno, f"a function can only {use}: write a second function")
         elif not isinstance(mark, ast.Call):
             self._report(mark.lineno, f"{subject} is missing: write {decorator.usage}")
         elif (name := _literal_argument(mark, decorator)) is None:
             self._report(
-                mark.lineno, f"{subject} must be a string literal, because no code runs here: write {decorator.usage}"
+                mark.lineno,
+                f"{subject} must be a string literal, because handlers are read without running them: write "
+                f"{decorator.usage}",
             )
         else:
             self._add(function, mark, decorator, name)

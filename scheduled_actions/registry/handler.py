@@ -34,7 +34,7 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerOptions:
-    """The options of `@action`; None stands for the project's setting, and no recurrence."""
+    """The options of `@action`; None means the project's setting, and for `recurrence`, no schedule."""
 
     action_type: str
     #: Seconds after which an attempt fails.
@@ -48,7 +48,7 @@ class HandlerOptions:
     #: A schedule kept in sync with the code: a rule, or a dict of a rule and further arguments. Not part of the hash,
     #: because a dict has none.
     recurrence: str | Mapping[str, Any] | None = field(default=None, hash=False)
-    #: The handler's writes commit together with the settlement of its action.
+    #: Whether the handler's writes commit together with the settlement of its action.
     transactional: bool = False
     #: Whether tokens bound to a team may schedule this type over HTTP.
     open_to_teams: bool = False
@@ -137,6 +137,9 @@ class Snooze:
     Args:
         delay: From now; a `timedelta` or seconds, 0 or more.
         state: JSON for the next start, which receives it as `context.state`; None keeps the current state.
+
+    Raises:
+        InvalidArgument: The delay is negative.
     """
 
     __slots__ = ("delay", "state")
@@ -165,11 +168,14 @@ class HandlerSignal(ScheduledActionsError):
 
 
 class RetryAfter(HandlerSignal):
-    """Fail the attempt, and start the next one, if any is left, after this delay instead of the retry policy's.
+    """Fail the attempt, and start the next one, if any is left, after a delay other than the retry policy's.
 
     Args:
         delay: From now; a `timedelta` or seconds, 0 or more.
         reason: Stored as the attempt's error.
+
+    Raises:
+        InvalidArgument: The delay is negative.
     """
 
     def __init__(self, delay: timedelta | float, reason: str = "the handler requested a later retry") -> None:

@@ -26,7 +26,7 @@ FAILURE_SECONDS = 10.0
 IMPORT_SECONDS = 30.0
 
 _MESSAGE_LIMIT = 300
-#: Credentials in URLs and connection strings: some drivers repeat what they were given.
+#: Credentials in URLs and connection strings, which some drivers repeat in their errors.
 _SECRET = re.compile(r"(?<=://)[^\s/@]*(?=@)|(?<=password=)('[^']*'|\S+)", re.IGNORECASE)
 
 Loaded = TypeVar("Loaded")
@@ -38,7 +38,7 @@ class ImportFailed(Exception):
 
 @dataclass(eq=False)
 class Loader:
-    """Load functions by reference. Safe to use from many threads."""
+    """Loads functions by reference. Safe to use from many threads."""
 
     #: The directory that contains `handlers/`.
     _project: Path
@@ -153,7 +153,7 @@ def import_module(module_name: str, *, project: Path) -> ModuleType:
 def _add_namespace_package(project: Path) -> None:
     """Import the project's `handlers` if it has no `__init__.py`.
 
-    Python would prefer any package of that name with one, anywhere on `sys.path`.
+    Otherwise, Python would prefer any package `handlers` with an `__init__.py`, anywhere on `sys.path`.
     """
     folder = project / HANDLERS
     if HANDLERS not in sys.modules and folder.is_dir() and not (folder / "__init__.py").exists():

@@ -35,7 +35,7 @@ _ACTIONS = ((dict, list), 'an action to schedule, {"action_type": …, "payload"
 #: The types of the value of each key of a recurrence, and their description. The values are validated like those of
 #: every schedule, when the registry is built and when the schedule is created.
 RECURRENCE_KEYS: dict[str, tuple[tuple[type, ...], str]] = {
-    "rule": ((str,), 'a rule: "daily", "0 9 * * 1-5", or an RRULE'),
+    "rule": ((str,), 'a rule such as "daily" or "0 9 * * 1-5", or an RRULE'),
     "name": _STRING,
     "timezone": _STRING,
     "payload": _OBJECT,
@@ -48,7 +48,10 @@ RECURRENCE_KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "pause_after_failures": _INTEGER,
     "skip": _OBJECT,
     "jitter_seconds": _SECONDS,
-    "until": ((str,), 'an ISO 8601 string: "2027-01-31T17:00:00+01:00", or without an offset in its time zone'),
+    "until": (
+        (str,),
+        'an ISO 8601 string such as "2027-01-31T17:00:00+01:00"; without an offset, in the time zone of the schedule',
+    ),
     "remaining": _INTEGER,
     "priority": _INTEGER,
     "max_attempts": _INTEGER,
@@ -143,7 +146,10 @@ def read(mark: ast.Call, report: Callable[[int, str], None]) -> tuple[dict[str, 
                 values |= {} if value is None else {name: value}
         elif name == "recurrence":
             code = short_text(ast.unparse(expression), 60)
-            report(expression.lineno, f"recurrence: {code} is an expression, and no code runs here: write a literal")
+            report(
+                expression.lineno,
+                f"recurrence: {code} is an expression, but handlers are read without running them: write a literal",
+            )
     return values, lines
 
 

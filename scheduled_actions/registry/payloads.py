@@ -128,7 +128,7 @@ class PayloadModel:
         except ValidationError as error:
             # Not chained: pydantic's own message repeats the values.
             raise PayloadInvalid(self.action_type, field_problems_of(error, skipped=skipped)) from None
-        except Exception as error:  # noqa: BLE001 - validators are user code and raise what they like
+        except Exception as error:  # noqa: BLE001 - validators are user code and may raise any exception
             # Without its message, which may repeat the payload.
             frame = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{PurePath(frame.filename).name}:{frame.lineno}"

@@ -27,8 +27,8 @@ DECLARED_ATTRIBUTE = "__scheduled_actions_function__"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,99}")
 
-#: `next` returns the next instant, `skip` whether to skip an occurrence, `recipients` the recipients of a notice,
-#: `condition` whether a condition holds.
+#: `next` returns the next instant, `skip` whether to skip an occurrence, `recipients` the recipients of a
+#: notification, `condition` whether a condition holds.
 FunctionKind: TypeAlias = Literal["next", "skip", "recipients", "condition"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -164,7 +164,7 @@ def total_time_limit(seconds: float) -> Iterator[None]:
 
 @dataclass(eq=False)
 class FunctionCalls:
-    """Call functions of one project by name. Safe to use from many threads."""
+    """Calls functions of one project, each on its own thread and within a time limit. Safe to use from many threads."""
 
     #: Time limit of one call, including the wait for other callers of the same function; the runtime sets this to the
     #: setting `function_timeout_seconds`.
@@ -227,7 +227,7 @@ class _FunctionThread:
     _name: str
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _calls: queue.SimpleQueue[_Call] = field(default_factory=queue.SimpleQueue)
-    #: The call that exceeded its limit; None once another call has begun.
+    #: The last call, if it exceeded its limit.
     _overdue: _Call | None = None
     thread: threading.Thread | None = None
 
@@ -281,7 +281,7 @@ class _FunctionThread:
             try:
                 answer = Context().run(call.function, *call.arguments)
             except BaseException as error:  # noqa: BLE001 - raised again in the caller
-                # SystemExit would end the thread, and the caller's, too.
+                # `SystemExit` would end this thread and, raised again, the caller's.
                 is_usual = isinstance(error, Exception)
                 call.future.set_exception(error if is_usual else FunctionFailed(self._name, error))
             else:

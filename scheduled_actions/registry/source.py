@@ -28,7 +28,7 @@ class BuildResult(RegistryContent):
 
     #: The generated file.
     path: Path
-    #: The content that the file should have.
+    #: The content to write to the file.
     text: str
     #: Whether the file already had that content when the registry was built.
     is_fresh: bool

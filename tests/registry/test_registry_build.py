@@ -214,7 +214,7 @@ def test_packages_and_namespaces_are_searched_and_hidden_folders_are_not(tmp_pat
         ("one = action('a:one')(print)", "handlers/email.py:2: @action belongs on a def"),
         (
             "@action('a:one')\n@action('a:two')\ndef one(payload): ...",
-            "handlers/email.py:3: a function handles one action type",
+            "handlers/email.py:3: a function can only handle one action type",
         ),
         (
             "@action('a:one')\ndef one(payload): ...\ndef one(): ...",

@@ -201,11 +201,11 @@ def test_every_way_to_import_the_decorator_is_found(tmp_path, text):
         ("@next_occurrence\ndef f(m): ...", '2: the name is missing: write @next_occurrence("payday")'),
         (
             "@next_occurrence()\ndef f(m): ...",
-            "2: the name must be a string literal, because no code runs here: write",
+            "2: the name must be a string literal, because handlers are read without running them: write",
         ),
         (
             "@skip_occurrence(NAME)\ndef f(m): ...",
-            "2: the name must be a string literal, because no code runs here: write",
+            "2: the name must be a string literal, because handlers are read without running them: write",
         ),
         ("@next_occurrence('pay day')\ndef f(m): ...", "2: name: 'pay day' is not a function name"),
         ("@next_occurrence('x', zone=1)\ndef f(m): ...", "2: @next_occurrence has no argument zone"),
@@ -218,9 +218,12 @@ def test_every_way_to_import_the_decorator_is_found(tmp_path, text):
         ("@next_occurrence('x')\ndef f(m): ...\ndef f(): ...", "2: f is defined again in line 4, which hides this fun"),
         (
             "@next_occurrence('x')\n@skip_occurrence('x')\ndef f(m): ...",
-            "3: a function is declared once; declare a sec",
+            "3: a function can only be declared once: write a second",
         ),
-        ("@action('a:one')\n@next_occurrence('x')\ndef f(m): ...", "3: a function is declared once; declare a second"),
+        (
+            "@action('a:one')\n@next_occurrence('x')\ndef f(m): ...",
+            "3: a function can only be declared once: write a second",
+        ),
         (
             "@next_occurrence('x')\ndef f(m): ...\n@next_occurrence('x')\ndef g(m): ...",
             '4: @next_occurrence("x") already exists: handlers.calendar:f in handlers/calendar.py:2',

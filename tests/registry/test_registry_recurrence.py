@@ -107,7 +107,13 @@ def test_another_recurrence_gives_another_digest(project):
 @pytest.mark.parametrize(
     ("recurrence", "expected"),
     [
-        ("DAILY", "handlers/email.py:2: recurrence: DAILY is an expression, and no code runs here: write a literal"),
+        (
+            "DAILY",
+            (
+                "handlers/email.py:2: recurrence: DAILY is an expression, but handlers are read without running them: "
+                "write a literal"
+            ),
+        ),
         ("f'daily'", "handlers/email.py:2: recurrence: f'daily' is an expression"),
         ("'dai' + 'ly'", "handlers/email.py:2: recurrence: 'dai' + 'ly' is an expression"),
         ("dict(rule='daily')", "handlers/email.py:2: recurrence: dict(rule='daily') is an expression"),

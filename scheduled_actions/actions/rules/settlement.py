@@ -11,7 +11,7 @@ from scheduled_actions.core.retry import RetryPolicy
 
 
 class AttemptedAction(Protocol):
-    """The fields that a settlement reads of an action that is claimed or whose lease has expired."""
+    """The fields that a settlement reads from a claimed action, or from one whose lease has expired."""
 
     @property
     def attempts(self) -> int:
@@ -41,7 +41,7 @@ class _WithReason:
 class Completed:
     """The handler returned."""
 
-    #: The returned value as JSON; None for None.
+    #: The returned value as JSON; None if the handler returned None.
     result: str | None = None
 
 
@@ -79,7 +79,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Snoozed:
-    """The handler asked to run again later."""
+    """The handler returned `Snooze`: the action runs again later, without using an attempt."""
 
     delay: timedelta
     #: The state for the next attempt as JSON; None keeps the stored state.
@@ -173,7 +173,7 @@ class SettlementResult:
     has_woken: bool = False
 
 
-def decide(  # noqa: C901, PLR0911, PLR0912 - one case an outcome, each a line or two
+def decide(  # noqa: C901, PLR0911, PLR0912 - one short case per outcome
     action: AttemptedAction, outcome: Outcome, *, max_attempts: int, policy: RetryPolicy, draw: float
 ) -> Settlement:
     """Decide how the outcome of an attempt changes the action's row.
@@ -254,7 +254,7 @@ def decide(  # noqa: C901, PLR0911, PLR0912 - one case an outcome, each a line o
 def leaves_only_times(action: Claimed, outcome: Outcome) -> bool:
     """Whether an outcome is a plain completion: charged, with nothing else to store or to free.
 
-    It is not considered whether the action's schedule waits for the action to end.
+    Does not consider whether the action's schedule waits for the action to end.
     """
     return (
         type(outcome) is Completed

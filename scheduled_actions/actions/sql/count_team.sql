@@ -1,6 +1,6 @@
 -- Returns the number of a team's actions by type and status, counting the newest `most` per status. For pending actions
--- it also returns how many are due, how many have been due for longer than the given time, and for how many seconds the
--- oldest has been due.
+-- it also returns how many are due, how many have been due for longer than `overdue_seconds`, and for how many seconds
+-- the oldest has been due.
 select
   a.status, a.action_type, count(*),
   count(*) filter (where a.status = 'pending' and a.scheduled_at <= scheduled_actions_now()),

@@ -1,4 +1,4 @@
--- Returns how many actions are due, how many have been due for longer than the given time (each at most `most`), and
+-- Returns how many actions are due, how many have been due for longer than `overdue_seconds` (each at most `most`), and
 -- for how many seconds the oldest has been due. Reads the claim indexes priority by priority, so that actions scheduled
 -- for later cost nothing.
 with recursive

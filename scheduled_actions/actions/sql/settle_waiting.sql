@@ -1,6 +1,8 @@
 -- The actions whose claim is still valid are pending again, uncharged, until their next check: at the end of their
--- interval, earlier if time alone may change the result before, or now if they were woken since they registered.
--- Marks are locked before actions, as when waking, so that no mark is set between reading it and settling.
+-- interval; at `changes_at` if that is earlier, because time alone may then change the result; or now if they were
+-- woken since they registered.
+-- Waits are locked before actions, as when waking, so that no wait is marked as woken between its reading and the
+-- settlement.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 ),
@@ -41,7 +43,8 @@ settled as (
         select case when k.id is not null then scheduled_actions_now()
           else greatest(
             least(
-              -- Aligned to its own schedule, so that a tick every minute finds each one-minute check due.
+              -- A multiple of the interval after `scheduled_at`, so that ticks every minute find each one-minute check
+              -- due.
               case when isfinite(a.scheduled_at) then a.scheduled_at + make_interval(secs => o.seconds * (
                 1 + floor(extract(epoch from scheduled_actions_now() - a.scheduled_at) / o.seconds)))
                 else scheduled_actions_now() + make_interval(secs => o.seconds) end,

@@ -41,7 +41,12 @@ _CYCLES_MOST = 20
 
 
 def readiness(parts: Installation, *, patience_seconds: float = PATIENCE_SECONDS) -> list[Check]:
-    """Return the checks that decide whether a ping would be processed; fast enough to run every few seconds."""
+    """Return the checks that decide whether a ping would be processed; fast enough to run every few seconds.
+
+    Args:
+        parts: The installation.
+        patience_seconds: Time limit for all queries together.
+    """
     try:
         registry_check = project_rules.registry(len(parts.registry.types))
     except RegistryInvalid as error:
@@ -56,7 +61,12 @@ def readiness(parts: Installation, *, patience_seconds: float = PATIENCE_SECONDS
 
 
 def diagnose(parts: Installation, *, patience_seconds: float = PATIENCE_SECONDS) -> list[Check]:
-    """Return every check of an installation; imports every handler."""
+    """Return every check of an installation; imports every handler.
+
+    Args:
+        parts: The installation.
+        patience_seconds: Time limit for all queries together.
+    """
     config = parts.config
     return [
         project_rules.settings(None, is_enabled=config.settings.enabled),
@@ -93,7 +103,7 @@ def threads(parts: Installation) -> Check:
 
 
 def exhausted_threads(parts: Installation) -> Check | None:
-    """Return a fault if handlers that never returned occupy every thread; None if this process can still work."""
+    """Return a fault if handlers that never returned occupy every thread; None if a thread is free."""
     state = parts.worker_state
     is_exhausted = state is not None and state.threads.stuck >= parts.config.settings.concurrency
     return threads(parts) if is_exhausted else None
@@ -183,7 +193,7 @@ def _ready_database(parts: Installation, connection: Connection) -> Iterator[Che
     migrations = store.migration_state(connection)
     yield database_rules.migrations(migrations)
     if migrations.found >= migrations.wanted:
-        # Anyone may request the readiness, so the names of callers are not returned.
+        # `/readyz` is public, so the names of callers are not returned.
         yield from _ticks(parts, connection, store.pings(connection, names_callers=False), names_callers=False)
 
 
@@ -215,7 +225,7 @@ def _whole_database(parts: Installation, connection: Connection) -> Iterator[Che
 
 
 def functions_in_use(connection: Connection) -> dict[str, tuple[str, ...]]:
-    """Return, by signature, the users of SQL functions of earlier releases; the schema must be up to date."""
+    """Return the objects that use SQL functions of earlier releases, by function; the schema must be up to date."""
     return {one.signature: one.users for one in migrate.removed_functions(connection) if one.users}
 
 

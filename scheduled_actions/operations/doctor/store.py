@@ -26,7 +26,7 @@ _ROUND_TRIPS = 3
 _SESSIONS = 3
 #: Time limit, because a pooler without a free session lets a client wait for minutes.
 _PATIENCE_SECONDS = 5.0
-#: Maximum number of pings that are read: an hour's at two a minute, and a margin.
+#: Maximum number of pings that are read: two per minute for an hour, and a margin.
 _PINGS_MOST = 150
 
 
@@ -99,7 +99,8 @@ def detect_pooler(connect: Callable[[], Connection]) -> tuple[bool, bool]:
         except (psycopg.Error, DatabaseUnavailable) as error:
             if isinstance(error, psycopg.Error) and not is_connection_failure(error):
                 raise
-            # No further connection or session: a server that accepted a connection would have served it.
+            # A further connection was refused, or not served in time. A server serves every connection that it accepts,
+            # so behind a pooler or proxy, this counts as a shared session.
             return is_relayed, is_relayed
 
 
@@ -151,7 +152,7 @@ def ended_after(seconds: float, connections: list[Connection]) -> Iterator[threa
 
     def abort_all() -> None:
         with lock:
-            # The block may have ended meanwhile.
+            # The block may have ended just before the time limit.
             if watchdog.finished.is_set():
                 return
             is_over.set()

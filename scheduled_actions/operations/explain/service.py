@@ -130,7 +130,7 @@ def _endpoint_rate(parts: Installation, action: Action) -> float | None:
 
 
 def _ahead(connection: Connection, action: Action) -> int:
-    """Return the number of due actions without a lock group that a claim takes first, counted to `AHEAD_MOST`."""
+    """Return the number of due actions without a lock group that are claimed before this one, at most `AHEAD_MOST`."""
     place = {"priority": action.priority, "scheduled_at": action.scheduled_at, "id": action.id, "most": AHEAD_MOST}
     return int(sql.run_one(connection, "ahead_in_line", place)[0])
 

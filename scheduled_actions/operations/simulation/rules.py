@@ -194,7 +194,7 @@ def _add_load(found: Simulation, loads: defaultdict[datetime, float], load: Load
 
 
 def _carry_over(found: Simulation, loads: Mapping[datetime, float]) -> None:
-    """Process in each minute what the capacity allows, and move the rest to the next minute."""
+    """Process as many handler seconds in each minute as the capacity allows, and carry the excess to the next one."""
     a_minute = found.capacity.a_minute
     backlog, before = 0.0, found.start
     for minute, load in sorted(loads.items()):

@@ -10,7 +10,8 @@ from scheduled_actions.operations.doctor.rules import FAULT, WARNING, Check, fir
 
 #: Supported major versions of PostgreSQL.
 OLDEST_SERVER, NEWEST_SERVER = 14, 18
-#: Differences of clocks that cause a warning and a fault: beyond the second, webhook signatures count as expired.
+#: A clock difference above `CLOCK_WARNING` causes a warning. One above `CLOCK_FAULT` causes a fault, because webhook
+#: signatures then count as expired.
 CLOCK_WARNING, CLOCK_FAULT = timedelta(seconds=2), timedelta(minutes=5)
 #: An older transaction keeps vacuum from removing dead rows.
 OLD_TRANSACTION = timedelta(minutes=5)
@@ -76,7 +77,7 @@ def defaults(settings: Mapping[str, str]) -> Check:
 
 
 def migrations(state: MigrationState) -> Check:
-    """Return a fault if migrations are missing or `migrate` cannot run, a warning if migrations or functions differ."""
+    """Return a fault if migrations are missing or `migrate` cannot run, a warning for newer ones or other functions."""
     if state.unusable is not None:
         return Check("migrations", FAULT, state.unusable.problem, state.unusable.remedy)
     return first_problem(
@@ -225,7 +226,10 @@ def stored_secrets(endpoints: int, *, problem: str | None) -> Check:
             problem,
             FAULT,
             f"{count}: {problem}",
-            "nothing is sent to an endpoint with such a secret; after a change of keys, keep the old key after a comma",
+            (
+                "nothing is sent to an endpoint with such a secret: after a change of "
+                "SCHEDULED_ACTIONS_ENCRYPTION_KEY, keep the old key in it, after a comma"
+            ),
         ),
         ok=f"{count}, secrets can be decrypted",
     )

@@ -87,7 +87,7 @@ def threads(*, stuck: int, concurrency: int, is_stopping: bool = False) -> Check
             stuck,
             WARNING,
             f"{stuck} of {concurrency} handler threads are {in_handlers}",
-            "restart the process, and add timeouts to what those handlers wait for",
+            "restart the process, and add timeouts to the blocking calls of those handlers",
         ),
         ok=f"{concurrency} handler threads",
     )

@@ -10,17 +10,17 @@ from scheduled_actions.core.messages import counted
 from scheduled_actions.operations.doctor.rules import FAULT, WARNING, Check, Level, first_problem, in_words
 from scheduled_actions.ticks.rules.plan import caller_budget
 
-#: Pings older than this do not count.
+#: Older pings are ignored.
 WINDOW = timedelta(hours=1)
 #: After this time without a ping, a cron that pings every minute has failed several times.
 TICKS_MISSED = timedelta(minutes=5)
 #: Two pings within this time are suspected duplicates.
 CLOSE = timedelta(seconds=10)
-#: Fewer observations may be chance.
+#: Minimum number of observations for a warning: fewer may be chance.
 _ENOUGH = 3
-#: A caller that pinged `_ENOUGH` times within this time does so regularly.
+#: A caller that pinged `_ENOUGH` times within this time counts as a regular one.
 _REGULAR = timedelta(minutes=15)
-#: Prefixes of callers other than crons: people at a keyboard, listeners, and pings right after an action.
+#: Prefixes of callers other than crons: the command line, listeners, and the pings that follow a scheduled action.
 _NO_CRON = ("cli:", "listen", "scheduled-actions-wake")
 #: Maximum time until the disconnection of a caller is noticed.
 _DISCONNECT_DELAY = timedelta(seconds=1)
@@ -157,13 +157,14 @@ def hung_up_pings(pings: Sequence[Ping], *, max_run_seconds: float, linger_secon
         WARNING,
         f"{caller or 'a caller'} disconnected within {_seconds(limit)} in {len(waits)} of its last "
         f"{sum(ping.caller == caller for ping in pings)} pings, "
-        "before the tick had ended: the work continues, but that caller counts failures, and some stop after many",
+        "before the tick had ended: the work continues, but that caller counts the pings as failures, and some crons "
+        "stop after many failures",
         _remedy_of_timeouts(limit, max_run_seconds=max_run_seconds, linger_seconds=linger_seconds),
     )
 
 
 def _remedy_of_timeouts(limit: timedelta, *, max_run_seconds: float, linger_seconds: float) -> str:
-    """Return the settings with which a tick answers in time, if there are any."""
+    """Return the remedy for disconnecting callers: a longer timeout, or settings with which a tick answers in time."""
     wait_longer = "let that caller wait longer (60 seconds)"
     waits = (limit - _DISCONNECT_DELAY).total_seconds()
     found = caller_budget(waits)
@@ -221,8 +222,8 @@ def refused_pings(
     """Return a warning if pings were refused in the last hour: for a wrong secret, or while no valid ones arrive.
 
     Args:
-        wrong: Number of pings in the current day of counting with a wrong secret or signature.
-        without: Number of pings in that day with neither.
+        wrong: Number of pings with a wrong secret or signature in the current counting period, which is a day.
+        without: Number of pings in this period without a secret and a signature.
         last_ago: Time since the last refused ping; None: there was none.
         callers: The names of the callers of refused pings; empty if they may not be shown.
         is_missing: Whether no valid pings arrive.
@@ -261,7 +262,8 @@ def heartbeat(pings: Sequence[Ping], *, is_set: bool, problem: str | None) -> Ch
     sending = [ping for ping in pings if ping.heartbeat is not None]
     known = next((ping for ping in sending if ping.heartbeat != UNSENT), None)
     last = "" if known is None else f"{known.heartbeat}, according to the tick of {in_words(known.ago)} ago"
-    # A process stores the result of a heartbeat with its next tick; each may have ended after its first tick.
+    # A process stores the result of a heartbeat with its next tick. A process that ended after its first tick stored
+    # none.
     passed = "configured; its first result is not known yet"
     if len(sending) >= _ENOUGH:
         passed = (

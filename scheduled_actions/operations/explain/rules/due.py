@@ -62,7 +62,7 @@ def _stopped_ticks(context: ActionContext) -> Iterator[Explanation]:
             details={**context.timing, "problem": build.registry_problem},
         )
     is_running = tick is not None and tick.finished_at is None and tick.lease_expires_at > context.now
-    # A tick that lingers may have started long before.
+    # A tick that lingered may have started long ago, so the time since its end counts.
     if tick is None or (not is_running and context.now - (tick.finished_at or tick.started_at) > TICKS_MISSED):
         since = "yet" if tick is None else f"for {in_words(context.now - tick.started_at)}"
         yield Explanation(
@@ -85,7 +85,7 @@ def _lock_group(context: ActionContext) -> Iterator[Explanation]:
                 code=Code.GROUP_LINGERING,
                 sentence=f"{group} is held by {hold.action_id}: the attempt timed out, but the handler may still be "
                 f"running, until {at(hold.busy_until)} at the latest",
-                remedy="add timeouts to what that handler waits for; the group is free once it returns",
+                remedy="add timeouts to the blocking calls of that handler; the group is free once the handler returns",
                 details=held | {"busy_until": iso(hold.busy_until)},
             )
         if hold.status == Status.PENDING and hold.blocks:
@@ -188,7 +188,7 @@ def _no_handler(context: ActionContext) -> Explanation:
         code=Code.NO_HANDLER,
         sentence=str(UnknownActionType(action_type, context.build.types or ())),
         remedy="write the handler, or correct its name, and build the registry: the first tick of that build runs the "
-        "action; or cancel it",
+        "action; or cancel the action",
         details={"action_type": action_type},
     )
 

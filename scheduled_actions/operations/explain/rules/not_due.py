@@ -80,7 +80,7 @@ def _processing(context: ActionContext) -> Explanation:
             sentence="the process that claimed it died "
             f"{'while its handler ran' if context.is_started else 'before its handler started'}: its lease expired at "
             f"{at(lease)}, and the next tick rescues it",
-            remedy="let the cron ping; if this recurs, look for what kills processes (memory, the host's time limit)",
+            remedy="let the cron ping; if this recurs, find out why processes are killed (memory, host time limit)",
             details={**details, "lease_expires_at": iso(lease), "is_started": context.is_started},
         )
     by = "" if tick is None else f" by the tick {tick.id}, which started at {at(tick.started_at)}"
@@ -162,7 +162,7 @@ def _snoozed(context: ActionContext, entry: Mapping[str, Any]) -> Explanation:
     )
     return Explanation(
         code=Code.DELIVERY_DEFERRED,
-        sentence=f'the delivery was deferred: endpoint "{endpoint}" {reason}; it is sent {_when(context)}',
+        sentence=f'the delivery was deferred: endpoint "{endpoint}" {reason}; this delivery is sent {_when(context)}',
         remedy="`scheduled-actions webhooks deliveries list` shows how that endpoint answers",
         details={**details, "endpoint": endpoint, "rate_limit": rate},
     )
