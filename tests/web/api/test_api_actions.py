@@ -75,7 +75,7 @@ def later(connection):
 # -- schedule ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_action_is_scheduled_and_answered_whole(api, connection):
+def test_the_response_to_a_new_action_has_all_its_fields(api, connection):
     response = api(
         "POST",
         "/actions",
@@ -115,18 +115,18 @@ def test_an_action_is_scheduled_and_answered_whole(api, connection):
     assert response.json["scheduled_at"] == "2027-01-02T01:04:05Z"
 
 
-def test_what_is_answered_has_every_column_that_python_sees():
+def test_an_action_in_a_response_has_every_field_of_the_python_class_except_the_claim_token():
     assert set(action_models.ActionDocument.model_fields) == {field.name for field in fields(Action)} - {"claim_token"}
 
 
-def test_without_a_word_about_it_an_action_is_due_at_once_and_says_which_token_asked(api, connection):
+def test_an_action_is_due_now_and_created_by_the_token_by_default(api, connection):
     scheduled = api.schedule()
 
     assert datetime.fromisoformat(scheduled["scheduled_at"]) <= database_now(connection)
     assert scheduled["created_by"] == "api:admin"
 
 
-def test_null_is_the_same_as_nothing(api):
+def test_a_null_field_is_equivalent_to_an_omitted_field(api):
     nothing = dict.fromkeys(set(action_models.CreateActionRequest.model_fields) - {"action_type", "payload"})
     del nothing["delay"]
 
@@ -144,14 +144,14 @@ def test_null_is_the_same_as_nothing(api):
         ({"scheduled_at": "2027-06-01T12:00:00Z", "timezone": "Europe/Berlin"}, "2027-06-01T12:00:00Z"),
     ],
 )
-def test_an_instant_has_an_offset_or_a_zone(api, when, at):
+def test_a_due_time_is_read_with_its_offset_or_in_the_given_time_zone(api, when, at):
     assert api.schedule(**when)["scheduled_at"] == at
 
 
 @pytest.mark.parametrize(
     ("delay", "seconds"), [(0, 0), (90, 90), (1.5, 1.5), ("PT5M", 300), ("P1DT2H", 93600), ("90s", 90)]
 )
-def test_a_delay_counts_from_the_databases_now(api, connection, delay, seconds):
+def test_a_delay_counts_from_the_time_of_the_database(api, connection, delay, seconds):
     move_clock(connection, timedelta(days=3))
 
     scheduled = api.schedule(delay=delay)
@@ -198,7 +198,7 @@ def test_a_delay_counts_from_the_databases_now(api, connection, delay, seconds):
     ],
     ids=str,
 )
-def test_a_field_that_cannot_be_is_refused_by_name_and_nothing_is_scheduled(
+def test_an_invalid_field_of_a_new_action_is_named_and_nothing_is_scheduled(
     shared_api, shared_connection, given, field
 ):
     response = shared_api("POST", "/actions", {"action_type": "test:run", "payload": {}} | given)
@@ -208,7 +208,7 @@ def test_a_field_that_cannot_be_is_refused_by_name_and_nothing_is_scheduled(
     assert shared_connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
 
 
-def test_a_payload_that_the_handler_refuses_is_told_field_by_field_and_not_repeated(shared_api, shared_connection):
+def test_the_error_of_an_invalid_payload_names_each_field_and_repeats_no_value(shared_api, shared_connection):
     response = shared_api("POST", "/actions", {"action_type": "test:welcome", "payload": {"times": "a secret"}})
 
     assert (response.status_code, response.json["code"]) == (400, "payload_invalid")
@@ -217,7 +217,7 @@ def test_a_payload_that_the_handler_refuses_is_told_field_by_field_and_not_repea
     assert shared_connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
 
 
-def test_an_action_type_without_a_handler_is_not_found_and_a_near_one_named(shared_api):
+def test_the_error_of_an_unknown_action_type_suggests_a_similar_type(shared_api):
     response = shared_api("POST", "/actions", {"action_type": "test:welcme", "payload": {}})
 
     assert (response.status_code, response.json["code"]) == (422, "unknown_action_type")
@@ -225,14 +225,14 @@ def test_an_action_type_without_a_handler_is_not_found_and_a_near_one_named(shar
     assert list(errors(response)) == ["action_type"]
 
 
-def test_a_payload_over_its_limit_is_refused(shared_api):
+def test_a_payload_over_the_size_limit_is_rejected(shared_api):
     response = shared_api("POST", "/actions", {"action_type": "test:run", "payload": {"text": "x" * 262144}})
 
     assert (response.status_code, response.json["code"]) == (413, "too_large")
     assert list(errors(response)) == ["payload"]
 
 
-def test_what_is_merged_answers_200_and_the_action_that_waits(api, connection):
+def test_a_merged_action_returns_200_and_the_pending_action(api, connection):
     first = api.schedule(payload={"n": 1}, dedup_key="k", delay=3600)
 
     response = api("POST", "/actions", {"action_type": "test:run", "payload": {"n": 2}, "dedup_key": "k"})
@@ -246,7 +246,7 @@ def test_what_is_merged_answers_200_and_the_action_that_waits(api, connection):
 # -- schedule many -----------------------------------------------------------------------------------------------------
 
 
-def test_many_are_scheduled_and_answered_in_their_order(api, connection):
+def test_a_batch_returns_ids_in_the_order_of_the_request(api, connection):
     new = [{"action_type": "test:run", "payload": {"n": n}, "delay": 60, "dedup_key": f"k{n % 2}"} for n in range(3)]
 
     response = api("POST", "/actions/batch", {"actions": new})
@@ -259,7 +259,7 @@ def test_many_are_scheduled_and_answered_in_their_order(api, connection):
     assert api("POST", "/actions/batch", {"actions": new[:1]}).status_code == 200
 
 
-def test_a_thousand_at_once_are_taken_and_one_more_is_not(api, connection):
+def test_a_batch_has_at_most_a_thousand_actions(api, connection):
     new = {"action_type": "test:run", "payload": {}}
 
     assert api("POST", "/actions/batch", {"actions": [new] * 1000}).status_code == 201
@@ -293,7 +293,7 @@ def test_a_thousand_at_once_are_taken_and_one_more_is_not(api, connection):
             "actions.1.scheduled_at"]),
     ],
 )  # fmt: skip
-def test_of_many_all_that_is_wrong_is_named_by_position_and_none_is_scheduled(
+def test_all_errors_of_a_batch_are_listed_by_position_and_nothing_is_scheduled(
     shared_api, shared_connection, others, status, fields_named
 ):
     response = shared_api("POST", "/actions/batch", {"actions": [{"action_type": "test:run", "payload": {}}, *others]})
@@ -304,14 +304,14 @@ def test_of_many_all_that_is_wrong_is_named_by_position_and_none_is_scheduled(
 
 
 @pytest.mark.parametrize("body", [{}, {"actions": []}, {"actions": {}}, {"actions": None}, []])
-def test_many_are_a_list_of_at_least_one(shared_api, body):
+def test_an_empty_or_malformed_batch_is_rejected(shared_api, body):
     assert shared_api("POST", "/actions/batch", body).status_code == 400
 
 
 # -- list --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_newest_come_first_and_the_cursor_goes_on_until_the_end(api, connection):
+def test_actions_are_listed_newest_first_and_the_cursor_continues_the_list(api, connection):
     inserted = insert_many(connection, 5)
 
     first = api("GET", "/actions?limit=2")
@@ -323,7 +323,7 @@ def test_the_newest_come_first_and_the_cursor_goes_on_until_the_end(api, connect
     assert set(first.json["actions"][0]) >= COLUMNS
 
 
-def test_a_page_that_is_just_full_is_the_last(api, connection):
+def test_a_full_last_page_has_no_next_cursor(api, connection):
     insert_many(connection, 2)
 
     assert api("GET", "/actions?limit=2").json["next_cursor"] is None
@@ -347,7 +347,7 @@ def test_a_page_that_is_just_full_is_the_last(api, connection):
         ("status=failed&lock_group=g", []),
     ],
 )
-def test_every_filter_given_must_match(api, connection, query, found):
+def test_an_action_is_listed_if_all_given_filters_match(api, connection, query, found):
     inserted = [
         insert(connection, **columns)
         for columns in (
@@ -369,7 +369,7 @@ def test_every_filter_given_must_match(api, connection, query, found):
     assert response.json["next_cursor"] is None
 
 
-def test_an_action_is_found_by_the_beginning_of_its_id(api, connection):
+def test_an_action_is_found_by_its_id(api, connection):
     inserted = insert_many(connection, 3)
 
     assert ids(api("GET", f"/actions?q={inserted[1]}")) == [inserted[1]]
@@ -378,7 +378,7 @@ def test_an_action_is_found_by_the_beginning_of_its_id(api, connection):
 # -- show --------------------------------------------------------------------------------------------------------------
 
 
-def test_an_action_is_shown_with_its_history_and_an_etag(api, connection):
+def test_an_action_is_returned_with_its_history_and_an_etag(api, connection):
     history = [{"attempt": 1, "outcome": "failed", "error": "no"}, {"outcome": "retried", "by": "ann"}]
     action_id = insert(connection, history=history, attempts=1)
 
@@ -392,7 +392,7 @@ def test_an_action_is_shown_with_its_history_and_an_etag(api, connection):
 
 @pytest.mark.parametrize("action_id", [UNKNOWN, "42", "x" * 300, "%00", "%F0%9F%98%80"])
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
-def test_an_id_of_no_action_is_not_found(shared_api, action_id, method):
+def test_an_unknown_or_malformed_action_id_is_not_found(shared_api, action_id, method):
     response = shared_api(method, f"/actions/{action_id}", {"priority": 1})
 
     assert response.status_code == 404
@@ -402,7 +402,7 @@ def test_an_id_of_no_action_is_not_found(shared_api, action_id, method):
 # -- change ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_given_is_changed_and_the_rest_stays(api, connection, later):
+def test_an_update_changes_only_the_given_fields(api, connection, later):
     before = row(connection, later)
 
     response = api("PATCH", f"/actions/{later}", {"payload": {"n": 2}, "max_attempts": 5})
@@ -438,7 +438,7 @@ def test_a_delay_and_a_retry_policy_can_be_changed(api, connection, later):
     assert datetime.fromisoformat(stored["scheduled_at"]) > database_now(connection) + timedelta(days=1)
 
 
-def test_conditions_and_follow_ups_are_changed_and_null_takes_them_away(api, later):
+def test_an_update_replaces_conditions_and_follow_ups_and_null_removes_them(api, later):
     condition = {"kind": "document_state", "target": {"type": "books", "id": "2026"}, "state": "closed"}
     follow_up = {"action_type": "test:run", "payload": {}}
     before = api("POST", "/actions", {"action_type": "test:run", "payload": {}, "delay": 3600}).json["id"]
@@ -454,7 +454,7 @@ def test_conditions_and_follow_ups_are_changed_and_null_takes_them_away(api, lat
 
 
 @pytest.mark.parametrize("change", [{}, {"timezone": "Europe/Berlin"}, {"force": True}])
-def test_a_change_of_nothing_answers_the_action_as_it_is(api, connection, later, change):
+def test_an_update_without_changes_returns_the_unchanged_action(api, connection, later, change):
     before = row(connection, later)
 
     assert api("PATCH", f"/actions/{later}", change).status_code == 200
@@ -475,7 +475,7 @@ def test_a_change_of_nothing_answers_the_action_as_it_is(api, connection, later,
     ],
     ids=str,
 )
-def test_a_change_that_cannot_be_is_refused_by_name(api, connection, later, change, field):
+def test_an_invalid_field_of_an_update_is_named_and_nothing_is_changed(api, connection, later, change, field):
     before = row(connection, later)
 
     response = api("PATCH", f"/actions/{later}", change)
@@ -485,7 +485,7 @@ def test_a_change_that_cannot_be_is_refused_by_name(api, connection, later, chan
     assert row(connection, later) == before
 
 
-def test_a_new_payload_is_checked_like_a_new_one(api, connection):
+def test_the_payload_of_an_update_is_validated(api, connection):
     action_id = insert(
         connection,
         action_type="test:welcome",
@@ -500,7 +500,7 @@ def test_a_new_payload_is_checked_like_a_new_one(api, connection):
 
 
 @pytest.mark.parametrize(("method", "path"), [("PATCH", ""), ("POST", "/cancel")])
-def test_within_two_minutes_of_its_time_an_action_is_locked_until_it_is_forced(api, connection, method, path):
+def test_an_action_is_locked_from_two_minutes_before_its_due_time_unless_forced(api, connection, method, path):
     action_id = insert(connection, scheduled_at=database_now(connection) + timedelta(seconds=100))
     before = row(connection, action_id)
 
@@ -513,13 +513,13 @@ def test_within_two_minutes_of_its_time_an_action_is_locked_until_it_is_forced(a
     assert api(method, f"/actions/{action_id}{path}", change | {"force": True}).status_code == 200
 
 
-def test_the_body_of_a_change_may_force_it_too(api, connection):
+def test_an_update_can_be_forced_in_its_body(api, connection):
     action_id = insert(connection)
 
     assert api("PATCH", f"/actions/{action_id}", {"priority": 5, "force": True}).json["priority"] == 5
 
 
-def test_the_edit_lock_is_as_long_as_the_setting_says(a_runtime, connection):
+def test_the_setting_determines_the_length_of_the_edit_lock(a_runtime, connection):
     from tests.web.conftest import ADMIN_TOKEN, Api, application
 
     api = Api(application(a_runtime(SCHEDULED_ACTIONS_EDIT_LOCK_SECONDS="7200")).test_client(), ADMIN_TOKEN)
@@ -538,7 +538,7 @@ def claimed(connection, **columns):
     )
 
 
-def test_the_token_of_a_claim_is_shown_to_nobody(api, connection):
+def test_no_response_contains_a_claim_token(api, connection):
     """A caller that knows it could settle the action."""
     action_id = claimed(connection)
 
@@ -552,7 +552,7 @@ def test_the_token_of_a_claim_is_shown_to_nobody(api, connection):
     ("method", "path"),
     [("PATCH", "?force=true"), ("POST", "/cancel"), ("DELETE", ""), ("POST", "/retry"), ("POST", "/run")],
 )  # fmt: skip
-def test_a_claimed_action_is_left_alone_and_its_status_told(api, connection, method, path):
+def test_a_change_of_a_claimed_action_is_rejected_with_its_status(api, connection, method, path):
     action_id = claimed(connection)
     before = row(connection, action_id)
 
@@ -568,7 +568,7 @@ def test_a_claimed_action_is_left_alone_and_its_status_told(api, connection, met
 
 
 @pytest.mark.parametrize("change", [("PATCH", "", {"priority": 5}), ("POST", "/cancel", {})])
-def test_a_change_of_what_was_seen_is_refused_once_it_is_something_else(api, connection, later, change):
+def test_a_change_with_the_etag_of_an_earlier_version_is_rejected(api, connection, later, change):
     method, path, body = change
     seen = api("GET", f"/actions/{later}").headers["ETag"]
     now = api("PATCH", f"/actions/{later}", {"priority": 9}).headers["ETag"]
@@ -584,7 +584,7 @@ def test_a_change_of_what_was_seen_is_refused_once_it_is_something_else(api, con
 @pytest.mark.parametrize(
     ("if_match", "status"), [("*", 200), ('"x", {etag}', 200), ("W/{etag}", 412), ("nonsense", 412), ("", 412)]
 )
-def test_if_match_is_read_as_http_says(api, later, if_match, status):
+def test_if_match_is_parsed_as_http_requires(api, later, if_match, status):
     etag = api("GET", f"/actions/{later}").headers["ETag"]
 
     response = api("PATCH", f"/actions/{later}", {"priority": 2}, headers={"If-Match": if_match.format(etag=etag)})
@@ -592,12 +592,12 @@ def test_if_match_is_read_as_http_says(api, later, if_match, status):
     assert response.status_code == status
 
 
-def test_an_etag_of_an_action_that_never_was_is_not_found(shared_api):
+def test_a_conditional_update_of_an_unknown_action_is_not_found(shared_api):
     assert shared_api("PATCH", f"/actions/{UNKNOWN}", {"priority": 1}, headers={"If-Match": '"x"'}).status_code == 404
 
 
 @pytest.mark.usefixtures("patient_runtime")
-def test_of_two_who_saw_the_same_one_changes_it(api, later, connection, database_url):
+def test_only_one_of_several_concurrent_updates_with_the_same_etag_succeeds(api, later, connection, database_url):
     etag = api("GET", f"/actions/{later}").headers["ETag"]
     answers = []
 
@@ -623,7 +623,7 @@ def test_of_two_who_saw_the_same_one_changes_it(api, later, connection, database
 
 
 @pytest.mark.parametrize("status", ["pending", "no_action"])
-def test_a_waiting_action_is_cancelled_and_stays_to_be_seen(api, connection, status):
+def test_a_cancelled_action_is_kept_with_the_reason(api, connection, status):
     action_id = insert(connection, status=status, scheduled_at=database_now(connection) + IN_AN_HOUR)
 
     response = api("POST", f"/actions/{action_id}/cancel", {"reason": "not needed"})
@@ -648,7 +648,7 @@ def test_a_finished_action_is_deleted_and_cannot_be_cancelled(api, connection, s
 
 
 @pytest.mark.parametrize("status", ["pending", "no_action"])
-def test_a_waiting_action_cannot_be_deleted(api, connection, status):
+def test_an_unfinished_action_cannot_be_deleted(api, connection, status):
     action_id = insert(connection, status=status)
 
     response = api("DELETE", f"/actions/{action_id}")
@@ -658,7 +658,7 @@ def test_a_waiting_action_cannot_be_deleted(api, connection, status):
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", "skipped"])
-def test_a_finished_action_is_pending_again(api, connection, status):
+def test_a_retried_action_is_pending_with_no_attempts_used(api, connection, status):
     action_id = insert(connection, status=status, completed_at=database_now(connection), attempts=3)
 
     response = api("POST", f"/actions/{action_id}/retry")
@@ -669,7 +669,7 @@ def test_a_finished_action_is_pending_again(api, connection, status):
 
 
 @pytest.mark.parametrize("status", ["pending", "completed", "no_action"])
-def test_what_is_not_to_be_retried_is_not(api, connection, status):
+def test_an_action_with_another_status_cannot_be_retried(api, connection, status):
     action_id = insert(connection, status=status)
 
     response = api("POST", f"/actions/{action_id}/retry")
@@ -677,7 +677,7 @@ def test_what_is_not_to_be_retried_is_not(api, connection, status):
     assert (response.status_code, response.json["action_status"]) == (409, status)
 
 
-def test_a_pending_action_is_made_due_even_inside_its_edit_lock(api, connection):
+def test_a_pending_action_can_be_made_due_despite_its_edit_lock(api, connection):
     action_id = insert(connection, scheduled_at=database_now(connection) + timedelta(seconds=60))
 
     response = api("POST", f"/actions/{action_id}/run")
@@ -688,7 +688,7 @@ def test_a_pending_action_is_made_due_even_inside_its_edit_lock(api, connection)
     assert response.json["history"][-1]["by"] == "api:admin"
 
 
-def test_one_that_is_due_already_keeps_its_place(api, connection):
+def test_an_action_that_is_already_due_is_not_changed_by_run(api, connection):
     action_id = insert(connection)
     before = row(connection, action_id)
 
@@ -699,7 +699,7 @@ def test_one_that_is_due_already_keeps_its_place(api, connection):
 # -- count -------------------------------------------------------------------------------------------------------------
 
 
-def test_actions_are_counted_by_status_and_type_with_what_is_due(api, connection):
+def test_actions_are_counted_by_status_type_and_due_time(api, connection):
     now = database_now(connection)
     insert_many(connection, 2, scheduled_at=now - timedelta(seconds=100))
     insert(
@@ -723,7 +723,7 @@ def test_actions_are_counted_by_status_and_type_with_what_is_due(api, connection
     assert counts["by_type"]["test:run"]["failed"] == 1
 
 
-def test_counts_tell_how_late_actions_start(api, connection):
+def test_counts_include_the_lateness_of_starts(api, connection):
     now = database_now(connection)
     insert(connection, status="failed", scheduled_at=now - timedelta(seconds=8), started_at=now, completed_at=now)
 
@@ -734,7 +734,7 @@ def test_counts_tell_how_late_actions_start(api, connection):
     assert api("GET", "/actions/counts?team_id=another").json["lateness"] == {}
 
 
-def test_how_long_overdue_is_can_be_said(api, connection):
+def test_the_threshold_of_overdue_actions_can_be_given(api, connection):
     insert(connection, scheduled_at=database_now(connection) - timedelta(seconds=50))
 
     assert api("GET", "/actions/counts").json["overdue"] == 0
@@ -742,13 +742,13 @@ def test_how_long_overdue_is_can_be_said(api, connection):
     assert api("GET", "/actions/counts?overdue_seconds=-1").status_code == 400
 
 
-def test_of_no_actions_there_is_nothing_to_count(shared_api):
+def test_all_counts_are_zero_without_actions(shared_api):
     counts = shared_api("GET", "/actions/counts").json
 
     assert (counts["pending"], counts["due"], counts["oldest_due_seconds"], counts["by_type"]) == (0, 0, None, {})
 
 
-def test_a_team_is_counted_alone(api, connection):
+def test_the_counts_of_a_team_exclude_other_teams(api, connection):
     now = database_now(connection)
     insert(connection, team_id="red", scheduled_at=now - timedelta(seconds=400))
     insert(connection, team_id="red", scheduled_at=now + IN_AN_HOUR)
@@ -762,7 +762,7 @@ def test_a_team_is_counted_alone(api, connection):
     assert 400 <= counts["oldest_due_seconds"] < 500
 
 
-def test_what_an_action_scheduled_is_listed_page_by_page(api, connection):
+def test_the_actions_that_an_action_scheduled_are_listed_in_pages(api, connection):
     parent = insert(connection)
     children = [insert(connection, scheduled_by=parent) for _ in range(3)]
     insert(connection)

@@ -29,7 +29,7 @@ def ask(client, route, token, number=0):
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", f"{ADMIN_TOKEN}x", CRON_SECRET, f"sat_{'x' * 43}"])
-def test_without_a_token_that_is_known_every_route_is_closed(client, token):
+def test_every_route_rejects_a_missing_or_unknown_token(client, token):
     for number, route in enumerate(ROUTES):
         response = ask(client, route, token, number)
 
@@ -50,13 +50,13 @@ def test_without_a_token_that_is_known_every_route_is_closed(client, token):
         {"Authorization": "Bearer \xff\xfe"},
     ],
 )
-def test_the_token_opens_in_one_place_only(client, headers):
+def test_a_token_is_accepted_only_as_a_bearer_token(client, headers):
     assert client.get("/api/v1/actions", headers=headers).status_code == 401
     assert client.get(f"/api/v1/actions?token={ADMIN_TOKEN}").status_code == 401
 
 
 @pytest.mark.parametrize("secret", ["", "short", "0123456789abcde"])
-def test_while_the_admin_token_is_unset_or_too_short_the_api_is_closed_to_everybody(a_runtime, connection, secret):
+def test_every_route_is_closed_while_the_admin_token_is_unset_or_too_short(a_runtime, connection, secret):
     _, stored = tokens.create(connection, name="stored", role="admin")
     client = application(a_runtime(ADMIN_TOKEN=secret)).test_client()
 
@@ -66,7 +66,7 @@ def test_while_the_admin_token_is_unset_or_too_short_the_api_is_closed_to_everyb
         assert f"ADMIN_TOKEN is {'too short' if secret else 'not configured'}: set it to" in response.json["detail"]
 
 
-def test_during_rotation_the_old_and_the_new_open(a_runtime):
+def test_both_admin_tokens_are_accepted_during_a_rotation(a_runtime):
     client = application(a_runtime(ADMIN_TOKEN="old-admin-token-of-tests,new-admin-token-of-tests")).test_client()
 
     for token in ("old-admin-token-of-tests", "new-admin-token-of-tests"):
@@ -74,7 +74,7 @@ def test_during_rotation_the_old_and_the_new_open(a_runtime):
     assert Api(client, "older-admin-token-of-tests")("GET", "/actions").status_code == 401
 
 
-def test_an_admin_token_beyond_ascii_is_compared_as_the_bytes_that_were_sent(a_runtime):
+def test_an_admin_token_with_non_ascii_characters_is_accepted(a_runtime):
     client = application(a_runtime(ADMIN_TOKEN="schlüsselwörter-öä")).test_client()
     sent = "schlüsselwörter-öä".encode().decode("latin-1")
 
@@ -86,7 +86,7 @@ def test_an_admin_token_beyond_ascii_is_compared_as_the_bytes_that_were_sent(a_r
 # -- stored tokens -----------------------------------------------------------------------------------------------------
 
 
-def test_a_stored_token_opens_until_it_is_revoked(client, connection):
+def test_a_stored_token_is_accepted_until_it_is_revoked(client, connection):
     token, secret = tokens.create(connection, name="ci", role="viewer")
     api = Api(client, secret)
     assert api("GET", "/actions").status_code == 200
@@ -98,7 +98,7 @@ def test_a_stored_token_opens_until_it_is_revoked(client, connection):
     assert "was revoked" in response.json["detail"]
 
 
-def test_a_stored_token_opens_until_it_expires_by_the_databases_clock(client, connection):
+def test_a_stored_token_expires_by_the_clock_of_the_database(client, connection):
     _, secret = tokens.create(connection, name="ci", role="viewer", expires_in=timedelta(hours=1))
     api = Api(client, secret)
     assert api("GET", "/actions").status_code == 200
@@ -110,7 +110,7 @@ def test_a_stored_token_opens_until_it_expires_by_the_databases_clock(client, co
     assert "has expired" in response.json["detail"]
 
 
-def test_a_stored_token_is_nowhere_to_be_found(client, connection):
+def test_the_secret_of_a_token_is_not_stored(client, connection):
     _, secret = tokens.create(connection, name="ci", role="viewer")
     Api(client, secret)("GET", "/actions")
 
@@ -122,7 +122,7 @@ def test_a_stored_token_is_nowhere_to_be_found(client, connection):
     assert len(secret) == 47
 
 
-def test_the_last_use_of_a_token_is_written_once_an_hour(client, connection):
+def test_the_last_use_of_a_token_is_recorded_at_most_once_an_hour(client, connection):
     _, secret = tokens.create(connection, name="ci", role="viewer")
     api = Api(client, secret)
 
@@ -143,7 +143,7 @@ def test_the_last_use_of_a_token_is_written_once_an_hour(client, connection):
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_each_role_may_what_it_may_and_no_more(client, connection, role):
+def test_a_role_can_call_only_its_routes(client, connection, role):
     _, secret = tokens.create(connection, name="of tests", role=role)
 
     for route in ROUTES:
@@ -155,7 +155,7 @@ def test_each_role_may_what_it_may_and_no_more(client, connection, role):
             assert f"this request needs the role {route.role}" in response.json["detail"]
 
 
-def test_reading_needs_a_viewer_changing_an_operator_and_tokens_an_admin():
+def test_reads_need_a_viewer_changes_an_operator_and_tokens_an_admin():
     needed = {(route.method, route.path): route.role for route in ROUTES}
 
     for (method, path), role in needed.items():
@@ -166,7 +166,7 @@ def test_reading_needs_a_viewer_changing_an_operator_and_tokens_an_admin():
             assert role is (Role.VIEWER if reads else Role.OPERATOR), (method, path)
 
 
-def test_a_viewer_changes_nothing(client, connection, a_caller):
+def test_a_viewer_cannot_change_an_action(client, connection, a_caller):
     action_id = insert(connection)
     viewer = a_caller("viewer")
     before = row(connection, action_id)
@@ -186,7 +186,7 @@ def test_a_viewer_changes_nothing(client, connection, a_caller):
 # -- guessing ----------------------------------------------------------------------------------------------------------
 
 
-def test_after_too_many_wrong_tokens_an_address_is_not_listened_to(client):
+def test_further_wrong_tokens_from_an_address_are_throttled(client):
     for number in range(BURST):
         assert Api(client, f"wrong-{number}")("GET", "/actions").status_code == 401
 
@@ -197,7 +197,7 @@ def test_after_too_many_wrong_tokens_an_address_is_not_listened_to(client):
     assert int(response.headers["Retry-After"]) >= 1
 
 
-def test_a_right_token_is_let_in_while_others_of_its_address_send_wrong_ones(client, api, a_caller):
+def test_a_valid_token_is_accepted_while_its_address_sends_wrong_ones(client, api, a_caller):
     viewer, expired = a_caller("viewer"), a_caller("viewer", expires_in=timedelta(0))
     for number in range(BURST + 5):
         Api(client, f"wrong-{number}")("GET", "/actions")
@@ -209,14 +209,14 @@ def test_a_right_token_is_let_in_while_others_of_its_address_send_wrong_ones(cli
     assert expired("GET", "/actions").json["code"] == "unauthorized"
 
 
-def test_a_wrong_token_that_is_sent_over_and_over_is_answered_429(client):
+def test_a_repeated_wrong_token_is_throttled(client):
     wrong = Api(client, f"sat_{'x' * 43}")
 
     assert {wrong("GET", "/actions").status_code for _ in range(BURST)} == {401}
     assert wrong("GET", "/actions").status_code == 429
 
 
-def test_a_guess_is_not_looked_up(client, api, connection):
+def test_a_malformed_token_is_rejected_without_a_query(client, api, connection):
     api("GET", "/actions")
     connection.execute("drop table scheduled_action_tokens cascade")
 
@@ -247,7 +247,7 @@ def fail(attempts, address, times, shown="wrong"):
     return [attempts.failed(address, shown) for _ in range(times)][-1]
 
 
-def test_an_address_that_waits_is_listened_to_again(attempts, clock):
+def test_the_count_of_wrong_tokens_decreases_with_time(attempts, clock):
     assert fail(attempts, "192.0.2.1", BURST) == 0
     assert fail(attempts, "192.0.2.1", 1000) == 1
 
@@ -257,7 +257,7 @@ def test_an_address_that_waits_is_listened_to_again(attempts, clock):
     assert fail(attempts, "192.0.2.1", 1) == 1
 
 
-def test_one_address_or_beginning_says_nothing_of_another(attempts):
+def test_wrong_tokens_are_counted_by_address_and_prefix(attempts):
     fail(attempts, "192.0.2.1", BURST, f"sat_aaaa{'x' * 39}")
 
     assert fail(attempts, "192.0.2.1", 1, f"sat_aaaa{'y' * 39}") == 1
@@ -275,13 +275,13 @@ def test_one_address_or_beginning_says_nothing_of_another(attempts):
         ("unix:", "192.0.2.1", False),
     ],
 )
-def test_a_network_that_one_caller_may_own_counts_as_one_address(attempts, one, other, is_same):
+def test_the_addresses_of_one_ipv6_network_share_a_count(attempts, one, other, is_same):
     fail(attempts, one, BURST)
 
     assert (fail(attempts, other, 1) > 0) is is_same
 
 
-def test_what_is_kept_of_guesses_is_bounded(attempts):
+def test_the_number_of_counted_addresses_is_limited(attempts):
     for number in range(15_000):
         attempts.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", "x")
 
@@ -302,7 +302,7 @@ def test_what_is_kept_of_guesses_is_bounded(attempts):
         ("192.168.0.0/16", "203.0.113.9", "10.0.0.1"),
     ],
 )
-def test_a_trusted_proxy_names_the_caller(a_runtime, caplog, trusted, forwarded, counted):
+def test_only_a_trusted_proxy_can_give_the_address_of_the_client(a_runtime, caplog, trusted, forwarded, counted):
     client = application(a_runtime(SCHEDULED_ACTIONS_TRUSTED_PROXIES=trusted)).test_client()
     headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
 
@@ -311,7 +311,7 @@ def test_a_trusted_proxy_names_the_caller(a_runtime, caplog, trusted, forwarded,
     assert f"address={counted} " in caplog.text
 
 
-def test_a_trusted_proxy_is_known_by_its_address_as_a_socket_of_both_versions_shows_it(a_runtime, caplog):
+def test_a_trusted_ipv4_proxy_is_recognized_by_its_ipv4_mapped_address(a_runtime, caplog):
     client = application(a_runtime(SCHEDULED_ACTIONS_TRUSTED_PROXIES="10.0.0.0/8")).test_client()
     where = {"headers": {"X-Forwarded-For": "203.0.113.9"}, "environ_overrides": {"REMOTE_ADDR": "::ffff:10.0.0.1"}}
 

@@ -32,7 +32,7 @@ def test_a_dry_run_counts_and_changes_nothing(api, connection):
     assert statuses(connection) == before
 
 
-def test_what_failed_and_matches_is_pending_again_and_nothing_else(api, connection):
+def test_only_matching_failed_actions_are_retried(api, connection):
     wanted = failed(connection, 3, action_type="test:welcome")
     others = [
         *failed(connection),
@@ -49,14 +49,14 @@ def test_what_failed_and_matches_is_pending_again_and_nothing_else(api, connecti
 
 
 @pytest.mark.parametrize("status", ["cancelled", "skipped"])
-def test_others_are_retried_when_they_are_named(api, connection, status):
+def test_cancelled_or_skipped_actions_are_retried_if_the_status_is_given(api, connection, status):
     (action_id,) = insert_many(connection, 1, status=status, completed_at=database_now(connection))
 
     assert api("POST", "/actions/retry", {"status": status}).json["changed"] == 1
     assert statuses(connection)[action_id] == "pending"
 
 
-def test_a_call_changes_no_more_than_its_limit_and_the_next_goes_on(api, connection):
+def test_a_request_changes_at_most_its_limit_and_the_cursor_continues(api, connection):
     pending(connection, 250)
 
     first = api("POST", "/actions/cancel", {"all": True, "limit": 120}).json
@@ -67,7 +67,7 @@ def test_a_call_changes_no_more_than_its_limit_and_the_next_goes_on(api, connect
     assert set(statuses(connection).values()) == {"cancelled"}
 
 
-def test_waiting_actions_that_match_are_cancelled_with_the_reason(api, connection):
+def test_matching_pending_actions_are_cancelled_with_the_reason(api, connection):
     (wanted,), (other,) = pending(connection, lock_group="g"), pending(connection)
     stranded = insert(connection, status="no_action", lock_group="g")
 
@@ -78,7 +78,7 @@ def test_waiting_actions_that_match_are_cancelled_with_the_reason(api, connectio
     assert api("GET", f"/actions/{wanted}").json["error_message"] == "not needed"
 
 
-def test_one_of_the_waiting_statuses_can_be_named(api, connection):
+def test_only_actions_without_a_handler_are_cancelled_if_that_status_is_given(api, connection):
     (waits,) = pending(connection)
     stranded = insert(connection, status="no_action")
 
@@ -86,7 +86,7 @@ def test_one_of_the_waiting_statuses_can_be_named(api, connection):
     assert statuses(connection) == {waits: "pending", stranded: "cancelled"}
 
 
-def test_what_is_due_too_soon_is_left_out_until_it_is_forced(api, connection):
+def test_actions_in_their_edit_lock_are_left_out_unless_forced(api, connection):
     (later,) = pending(connection)
     soon = insert(connection)
 
@@ -110,7 +110,7 @@ def test_what_is_due_too_soon_is_left_out_until_it_is_forced(api, connection):
         ({"q": "test", "team_id": "red", "status": "failed"}, 1),
     ],
 )
-def test_filters_are_those_of_the_list(api, connection, filters, changed):
+def test_a_bulk_change_has_the_filters_of_the_list(api, connection, filters, changed):
     failed(connection)
     failed(connection, action_type="test:welcome")
     failed(connection, team_id="red")
@@ -141,7 +141,7 @@ def test_filters_are_those_of_the_list(api, connection, filters, changed):
     ],
     ids=str,
 )
-def test_what_is_meant_must_be_said(api, connection, path, body, field):
+def test_an_invalid_or_unfiltered_bulk_change_is_rejected(api, connection, path, body, field):
     failed(connection)
     pending(connection)
     before = statuses(connection)

@@ -14,7 +14,7 @@ def stopped_clock(connection):
     set_clock(connection, NOW)
 
 
-def test_it_shows_what_is_to_come_page_by_page(api, connection):
+def test_the_calendar_is_returned_in_pages(api, connection):
     first = insert(connection, scheduled_at=NOW + timedelta(hours=1), user_id="ann", target_type="t", target_id="1")
     api("POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "daily", "name": "backup"})
 
@@ -34,7 +34,7 @@ def test_it_shows_what_is_to_come_page_by_page(api, connection):
     assert (page["from"], page["to"]) == ("2026-03-04T12:00:00Z", "2026-04-04T12:00:00Z")
 
 
-def test_from_to_and_user_choose(api, connection):
+def test_the_calendar_is_limited_by_range_and_user(api, connection):
     for hours, user in ((1, "ann"), (2, "bob"), (3, "ann")):
         insert(connection, scheduled_at=NOW + timedelta(hours=hours), user_id=user)
 
@@ -43,7 +43,7 @@ def test_from_to_and_user_choose(api, connection):
     assert [one["at"] for one in page["entries"]] == ["2026-03-04T15:00:00Z"]
 
 
-def test_a_teams_token_sees_its_own_and_nothing_of_another(api, a_caller, connection):
+def test_a_token_of_a_team_gets_only_the_entries_of_the_team(api, a_caller, connection):
     for team_id in ("blue", "red", None):
         insert(connection, scheduled_at=NOW + timedelta(hours=1), team_id=team_id)
     blue = a_caller("viewer", team_id="blue")
@@ -62,7 +62,7 @@ def test_a_teams_token_sees_its_own_and_nothing_of_another(api, a_caller, connec
         ("x=1", "x"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_is_named(api, query, field):
+def test_the_error_of_an_invalid_query_names_the_parameter(api, query, field):
     answer = api("GET", f"/calendar?{query}")
 
     assert answer.status_code in {400, 422}, answer.text

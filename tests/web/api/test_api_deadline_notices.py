@@ -40,7 +40,7 @@ def deadline_id(api, connection):
     return connection.execute("select id from scheduled_action_deadlines").fetchone()[0]
 
 
-def test_a_deadline_is_shown_with_the_latest_of_its_notices_and_of_its_timeline(api, deadline_id):
+def test_a_deadline_has_its_latest_notifications_and_timeline_entries(api, deadline_id):
     shown = api("GET", f"/deadlines/{deadline_id}").json
 
     latest = [f"daily#{n}" for n in range(NOTICES - MAX_TIMELINE + 1, NOTICES + 1)]
@@ -48,7 +48,7 @@ def test_a_deadline_is_shown_with_the_latest_of_its_notices_and_of_its_timeline(
     assert [f"{one['stage']}#{one['occurrence']}" for one in shown["timeline"]] == latest
 
 
-def test_all_notices_of_a_deadline_are_listed_by_pages_the_newest_first(api, deadline_id):
+def test_all_notifications_of_a_deadline_are_listed_in_pages_newest_first(api, deadline_id):
     first = api("GET", f"/deadlines/{deadline_id}/notices?limit=100").json
     second = api("GET", f"/deadlines/{deadline_id}/notices?limit=100&cursor={first['next_cursor']}").json
     exact = api("GET", f"/deadlines/{deadline_id}/notices?limit=50&cursor={first['next_cursor']}").json

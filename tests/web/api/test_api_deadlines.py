@@ -43,7 +43,7 @@ def made(api, **changes):
     return response.json
 
 
-def test_a_deadline_is_set_shown_moved_paused_acknowledged_reassigned_and_completed(api, connection):
+def test_a_deadline_is_created_moved_paused_acknowledged_reassigned_and_completed(api, connection):
     first = made(
         api,
         name="renewal",
@@ -79,7 +79,7 @@ def test_a_deadline_is_set_shown_moved_paused_acknowledged_reassigned_and_comple
     assert connection.execute("select count(*) from scheduled_actions where status = 'pending'").fetchone() == (0,)
 
 
-def test_a_change_is_made_of_what_was_seen_and_of_nothing_else(api):
+def test_a_change_with_the_etag_of_an_earlier_version_is_rejected(api):
     first = made(api, name="renewal")
     seen = api("GET", "/deadlines/renewal")
 
@@ -106,7 +106,7 @@ def test_a_change_is_made_of_what_was_seen_and_of_nothing_else(api):
 
 
 @pytest.mark.parametrize("stages", [5, [5], [{}], [{"key": 1}], {"a": 1}])
-def test_a_change_keeps_nothing_of_a_definition_that_cannot_be_read(api, connection, stages):
+def test_an_update_of_an_unreadable_definition_must_replace_all_stages(api, connection, stages):
     path = f"/deadlines/{made(api)['id']}"
     connection.execute("update scheduled_action_deadlines set definition = %s", [Jsonb({"stages": stages})])
 
@@ -123,7 +123,7 @@ def test_a_change_keeps_nothing_of_a_definition_that_cannot_be_read(api, connect
     assert [one["offset"] for one in changed.json["stages"] if one["kind"] == "reminder"] == ["1 day before"]
 
 
-def test_asking_again_by_name_answers_200_and_the_same(api):
+def test_an_identical_request_by_name_returns_200_and_the_same_deadline(api):
     body = BODY | {"name": "renewal"}
 
     first, again = api("POST", "/deadlines", body), api("POST", "/deadlines", body)
@@ -133,7 +133,7 @@ def test_asking_again_by_name_answers_200_and_the_same(api):
     assert first.headers["Location"] == f"/api/v1/deadlines/{first.json['id']}"
 
 
-def test_many_move_at_once_and_a_series_ends(api):
+def test_several_deadlines_are_moved_in_one_request_and_a_series_is_cancelled(api):
     ids = [made(api)["id"] for _ in range(2)]
     series = made(api, recurrence="yearly")["id"]
 
@@ -145,7 +145,7 @@ def test_many_move_at_once_and_a_series_ends(api):
     assert (cancelled["status"], cancelled["next_id"]) == ("cancelled", series)
 
 
-def test_the_newest_are_listed_first_a_page_at_a_time(api, connection):
+def test_deadlines_are_listed_in_pages_newest_first(api, connection):
     ids = [made(api, target={"type": "licence", "id": str(n)})["id"] for n in range(3)]
 
     first = api("GET", "/deadlines?limit=2").json
@@ -186,14 +186,14 @@ def test_the_newest_are_listed_first_a_page_at_a_time(api, connection):
         ({"colour": "red"}, 400, "fields_invalid", "colour"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(api, body, status, code, said):
+def test_an_invalid_deadline_is_rejected_with_a_specific_error(api, body, status, code, said):
     response = api("POST", "/deadlines", BODY | body)
 
     assert (response.status_code, response.json["code"]) == (status, code)
     assert said in response.text
 
 
-def test_what_has_ended_or_never_was_is_refused(api):
+def test_a_change_of_a_cancelled_or_unknown_deadline_is_rejected(api):
     closed = made(api)["id"]
     api("POST", f"/deadlines/{closed}/cancel")
 
@@ -203,7 +203,7 @@ def test_what_has_ended_or_never_was_is_refused(api):
     assert api("POST", "/deadlines/move", {"moves": {"x": DUE.isoformat()}}).json["code"] == "fields_invalid"
 
 
-def test_another_teams_deadline_answers_as_one_that_never_was(api, a_caller, connection):
+def test_a_deadline_of_another_team_is_indistinguishable_from_an_unknown_one(api, a_caller, connection):
     blue = made(api, team_id="blue", name="renewal")
     red, viewer = a_caller("operator", "red"), a_caller("viewer", "blue")
     before = connection.execute("select to_jsonb(d) from scheduled_action_deadlines d").fetchall()
@@ -224,7 +224,7 @@ def test_another_teams_deadline_answers_as_one_that_never_was(api, a_caller, con
     assert connection.execute("select to_jsonb(d) from scheduled_action_deadlines d").fetchall() == before
 
 
-def test_without_the_handlers_it_is_said_what_is_missing(a_runtime):
+def test_the_error_names_a_missing_handler_of_deadlines(a_runtime):
     api = Api(application(a_runtime(registry=Registry.of(start))).test_client(), ADMIN_TOKEN)
 
     response = api("POST", "/deadlines", BODY)
@@ -236,7 +236,7 @@ def test_without_the_handlers_it_is_said_what_is_missing(a_runtime):
 # -- looked at before it is written ------------------------------------------------------------------------------------
 
 
-def test_what_would_come_of_a_deadline_is_answered_and_nothing_written(api):
+def test_a_preview_of_a_deadline_returns_its_stages_and_stores_nothing(api):
     asked = BODY | {"due_at": (NOW + 30 * DAY).isoformat(), "escalation": [{"offset": "2 days after", "to": "c@e.org"}]}
 
     seen = api("POST", "/deadlines/preview", asked).json
@@ -251,7 +251,7 @@ def test_what_would_come_of_a_deadline_is_answered_and_nothing_written(api):
     assert api("GET", "/deadlines").json["deadlines"] == []
 
 
-def test_what_would_come_of_a_change_is_what_comes_of_it(api):
+def test_a_preview_of_an_update_equals_the_result_of_the_update(api):
     first = made(api, name="renewal", escalation=[{"offset": "2 days after", "to": ["cfo@example.org"]}])
     path = f"/deadlines/{first['id']}"
     changes = {"reminders": ["1 day before"], "timezone": "Europe/Berlin"}

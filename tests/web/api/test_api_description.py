@@ -28,7 +28,7 @@ def operations(document):
     }
 
 
-def test_every_route_is_described_with_its_role_and_its_problems(document):
+def test_every_route_is_documented_with_its_role_and_errors(document):
     described = operations(document)
 
     for route in ROUTES:
@@ -43,7 +43,7 @@ def test_every_route_is_described_with_its_role_and_its_problems(document):
     }  # fmt: skip
 
 
-def test_every_rule_of_the_application_is_described(runtime, document):
+def test_every_path_of_the_application_is_documented(runtime, document):
     rules = {rule.rule for rule in application(runtime).url_map.iter_rules() if rule.endpoint != "static"}
 
     # The dashboard's pages are for people.
@@ -51,14 +51,14 @@ def test_every_rule_of_the_application_is_described(runtime, document):
     assert {rule for rule in others if rule != "/api/v1" and "<" not in rule} <= set(document["paths"])
 
 
-def test_every_operation_has_a_name_of_its_own(document):
+def test_operation_ids_are_unique(document):
     names = [operation["operationId"] for operation in operations(document).values()]
 
     assert len(names) == len(set(names))
     assert "get_action" in names
 
 
-def test_every_reference_points_to_something(document):
+def test_every_reference_points_to_a_schema(document):
     schemas = document["components"]["schemas"]
     used = set(re.findall(r"'#/components/schemas/(\w+)'", str(document)))
 
@@ -66,13 +66,13 @@ def test_every_reference_points_to_something(document):
     assert "x-schema" not in str(document)
 
 
-def test_the_document_needs_no_token_no_database_and_no_registry(a_runtime):
+def test_the_document_needs_no_token_and_no_database(a_runtime):
     client = application(a_runtime(ADMIN_TOKEN="", DATABASE_URL="postgresql://127.0.0.1:1/none")).test_client()
 
     assert client.get("/openapi.json").status_code == client.get("/docs").status_code == 200
 
 
-def test_the_document_says_nothing_of_this_projects_handlers(client):
+def test_the_document_does_not_contain_the_handlers_of_the_project(client):
     for path in ("/openapi.json", "/docs"):
         text = client.get(path).text
         assert "test:welcome" not in text
@@ -80,7 +80,7 @@ def test_the_document_says_nothing_of_this_projects_handlers(client):
 
 
 @pytest.mark.parametrize(("prefix", "server"), [(None, "/"), ("/scheduled", "/scheduled")])
-def test_the_document_says_where_the_application_has_put_the_routes(runtime, prefix, server):
+def test_the_document_has_the_path_under_which_the_routes_are_mounted(runtime, prefix, server):
     client = application(runtime, url_prefix=prefix).test_client()
 
     document = client.get(f"{prefix or ''}/openapi.json").json
@@ -89,7 +89,7 @@ def test_the_document_says_where_the_application_has_put_the_routes(runtime, pre
     assert document["servers"] == [{"url": server}]
 
 
-def test_the_page_shows_every_route_and_schema(client, document):
+def test_the_documentation_page_has_every_route_and_schema(client, document):
     page = client.get("/docs")
 
     assert page.mimetype == "text/html"
@@ -101,7 +101,7 @@ def test_the_page_shows_every_route_and_schema(client, document):
         assert f'id="{target}"' in page.text
 
 
-def test_the_page_has_no_script_and_takes_nothing_from_elsewhere(client):
+def test_the_documentation_page_has_no_scripts_or_external_resources(client):
     page = client.get("/docs")
 
     assert "<script" not in page.text
@@ -111,7 +111,7 @@ def test_the_page_has_no_script_and_takes_nothing_from_elsewhere(client):
     assert "unsafe" not in policy
 
 
-def test_an_application_of_ones_own_keeps_its_own_pages(runtime):
+def test_routes_of_the_embedding_application_are_not_changed(runtime):
     app = Flask("mine")
     app.add_url_rule("/actions", view_func=lambda: "mine")
     from scheduled_actions import ScheduledActions
@@ -123,7 +123,7 @@ def test_an_application_of_ones_own_keeps_its_own_pages(runtime):
     assert client.get("/nowhere").mimetype == "text/html"
 
 
-def test_every_kind_of_error_has_a_status():
+def test_every_error_class_has_an_http_status():
     def family(kind):
         return {kind}.union(*(family(child) for child in kind.__subclasses__()))
 
@@ -131,7 +131,7 @@ def test_every_kind_of_error_has_a_status():
         assert 400 <= status_of(kind) < 600
 
 
-def test_what_a_schedule_skips_is_described_key_by_key(document):
+def test_the_schema_of_skip_has_every_key(document):
     for model in ("CreateScheduleRequest", "UpdateScheduleRequest", "PreviewRequest"):
         skip = document["components"]["schemas"][model]["properties"]["skip"]["anyOf"][0]
 

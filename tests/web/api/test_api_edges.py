@@ -53,7 +53,7 @@ def test_a_body_that_is_not_plain_json_is_refused(shared_client, shared_connecti
         (b'{"action_type": "test:run\\u0000", "payload": {}}', "action_type"),
     ],
 )
-def test_what_postgres_could_not_keep_is_named_by_its_place(shared_client, shared_connection, body, field):
+def test_the_error_of_an_unstorable_value_names_its_path(shared_client, shared_connection, body, field):
     answer = shared_client.post("/api/v1/actions", data=body, headers=JSON)
 
     assert (answer.status_code, answer.json["code"]) == (400, "body_unreadable")
@@ -61,14 +61,14 @@ def test_what_postgres_could_not_keep_is_named_by_its_place(shared_client, share
     assert count(shared_connection) == 0
 
 
-def test_of_a_name_that_comes_twice_in_an_object_the_last_counts(client):
+def test_the_last_of_several_members_with_the_same_name_is_used(client):
     sent = b'{"action_type": "test:run", "payload": {"n": 1}, "payload": {"n": 2, "n": 3}}'
 
     assert client.post("/api/v1/actions", data=sent, headers=JSON).json["payload"] == {"n": 3}
 
 
 @pytest.mark.parametrize("query", ["q=%ff%fe", "q=%ED%A0%80", "q=%C0%AF", "%ff=1", "q=%", "q=%zz", "&&&", "=", "q"])
-def test_an_address_that_is_no_utf_8_breaks_nothing(shared_client, query):
+def test_a_malformed_query_string_never_causes_a_server_error(shared_client, query):
     answer = shared_client.get(f"/api/v1/actions?{query}", headers=BEARER)
 
     assert answer.status_code in {200, 400}
@@ -76,7 +76,7 @@ def test_an_address_that_is_no_utf_8_breaks_nothing(shared_client, query):
 
 
 @pytest.mark.parametrize("query", ["colour=red", "limit=1&limit=1", "cursor=1%27%20or%201=1", "limit=1e3", "cursor="])
-def test_every_list_refuses_what_it_does_not_know_by_name(shared_api, query):
+def test_every_list_rejects_invalid_parameters_by_name(shared_api, query):
     for path in LISTS:
         answer = shared_api("GET", f"{path}?{query}")
 
@@ -102,7 +102,7 @@ def test_a_forged_calendar_cursor_is_rejected(shared_api, cursor):
 
 @pytest.mark.parametrize("cursor", ["", "~~", "x" * 100, "'"])
 @pytest.mark.parametrize("path", LISTS)
-def test_the_error_of_an_invalid_cursor_explains_where_cursors_come_from(shared_api, path, cursor):
+def test_the_error_of_an_invalid_cursor_explains_which_cursor_to_send(shared_api, path, cursor):
     answer = shared_api("GET", f"{path}?cursor={cursor}")
 
     expected = {"field": "cursor", "message": "is an invalid cursor: send next_cursor of the previous page"}
@@ -110,7 +110,7 @@ def test_the_error_of_an_invalid_cursor_explains_where_cursors_come_from(shared_
 
 
 @pytest.mark.parametrize("path", ["/webhooks/deliveries/recover", "/webhooks/endpoints/e/replay-missed"])
-def test_the_error_of_an_invalid_cursor_of_a_batch_explains_where_cursors_come_from(shared_api, path):
+def test_the_error_of_an_invalid_batch_cursor_explains_which_cursor_to_send(shared_api, path):
     answer = shared_api("POST", path, {"from": "2026-03-04T12:00:00Z", "cursor": "x"})
 
     expected = {"field": "cursor", "message": "is an invalid cursor: send next_cursor of the previous page"}
@@ -125,7 +125,7 @@ def test_the_error_of_an_invalid_cursor_of_a_batch_explains_where_cursors_come_f
         ("/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "daily"}),
     ],
 )
-def test_an_idempotency_key_is_printable_ascii_wherever_it_is_taken(shared_api, shared_connection, path, body):
+def test_every_route_rejects_a_malformed_idempotency_key(shared_api, shared_connection, path, body):
     for key in ("", " ", "\t", "é", "a\x7f", "x" * 256, "\u2028"):
         answer = shared_api(
             "POST", path, body, environ_overrides={"HTTP_IDEMPOTENCY_KEY": key.encode().decode("latin-1")}
@@ -176,7 +176,7 @@ NO_CALENDARS = [
 ]
 
 
-def test_a_ping_with_odd_luggage_is_a_ping(client):
+def test_a_tick_ignores_unusual_headers_and_bodies(client):
     for method, path, (headers, body) in itertools.product(("GET", "POST"), PINGS, LUGGAGE):
         answer = client.open(path, method=method, headers={"x-cron-secret": CRON_SECRET, **headers}, data=body)
         stranger = client.open(path, method=method, headers={"x-cron-secret": "x" * 20, **headers}, data=body)
@@ -185,13 +185,13 @@ def test_a_ping_with_odd_luggage_is_a_ping(client):
         assert stranger.status_code in {401, 413}, (method, path, headers)
 
 
-def test_a_ping_without_a_valid_secret_is_refused_whatever_its_headers(client):
+def test_a_tick_without_a_valid_secret_is_rejected(client):
     for path, headers in itertools.product(PINGS, WITHOUT_SECRET):
         answer = client.post(path, headers=headers, data=b"x")
 
         assert (answer.status_code, answer.json["code"]) == (401, "unauthorized"), headers
 
 
-def test_an_address_of_no_calendar_is_told_so(shared_client):
+def test_an_unknown_calendar_address_is_not_found(shared_client):
     for method, secret in itertools.product(("GET", "HEAD"), NO_CALENDARS):
         assert shared_client.open(f"/calendar/{secret}.ics", method=method).status_code == 404, secret

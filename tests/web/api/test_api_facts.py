@@ -22,7 +22,7 @@ def blue(a_caller):
     return a_caller("operator", "blue")
 
 
-def test_a_fact_is_reported_shown_listed_and_forgotten(red):
+def test_a_fact_is_reported_read_listed_and_deleted(red):
     reported = red("PUT", f"{ORDER}/state", {"value": "approved"})
 
     assert reported.status_code == 200
@@ -37,7 +37,7 @@ def test_a_fact_is_reported_shown_listed_and_forgotten(red):
     assert [(one["value"], one["is_removal"]) for one in changes] == [(None, True), ("approved", False)]
 
 
-def test_a_page_of_facts_goes_on_at_its_cursor(red):
+def test_facts_are_listed_in_pages(red):
     for number in range(3):
         red("PUT", f"{ORDER}/n{number}", {"value": number})
 
@@ -48,7 +48,7 @@ def test_a_page_of_facts_goes_on_at_its_cursor(red):
     assert rest["next_cursor"] is None
 
 
-def test_facts_of_another_team_answer_as_if_they_had_never_been_reported(red, blue):
+def test_a_fact_of_another_team_is_indistinguishable_from_an_unknown_one(red, blue):
     blue("PUT", f"{ORDER}/state", {"value": "approved"})
 
     assert red("GET", "/facts").json == red("GET", "/facts?team_id=blue").json == {"facts": [], "next_cursor": None}
@@ -72,14 +72,14 @@ def test_facts_of_another_team_answer_as_if_they_had_never_been_reported(red, bl
         (f"{ORDER}/state", {"value": 1, "vaule": 1}, "vaule"),
     ],
 )
-def test_a_fact_that_cannot_be_is_refused_by_its_field(red, path, body, field):
+def test_an_invalid_report_is_rejected_with_the_name_of_the_field(red, path, body, field):
     response = red("PUT", path, body)
 
     assert response.status_code in {400, 422}
     assert field in response.text
 
 
-def test_a_value_that_is_too_large_is_refused(red):
+def test_a_value_over_the_size_limit_is_rejected(red):
     assert red("PUT", f"{ORDER}/state", {"value": "x" * 20_000}).json["code"] == "too_large"
 
 
@@ -94,7 +94,7 @@ def schedule(red):
 ANN = {"name": "Ann"}
 
 
-def test_an_action_with_conditions_and_follow_ups_is_scheduled_over_http(red, schedule, connection):
+def test_an_action_is_scheduled_with_conditions_and_follow_ups(red, schedule, connection):
     first = schedule().json["id"]
 
     made = schedule(
@@ -121,7 +121,7 @@ def test_an_action_with_conditions_and_follow_ups_is_scheduled_over_http(red, sc
         ({"on_failure": {"action_type": "test:welcome", "payload": ANN, "team_id": "blue"}}, "on_failure.0.team_id"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place(schedule, arguments, field):
+def test_the_error_of_an_invalid_condition_or_follow_up_names_its_path(schedule, arguments, field):
     response = schedule(**arguments)
 
     assert response.status_code in {400, 422}, response.text
@@ -138,7 +138,7 @@ def test_an_action_of_another_team_cannot_be_waited_for(schedule, blue):
     assert answers[0].text.replace(theirs, nobodys) == answers[1].text
 
 
-def test_an_approval_carries_the_name_of_its_token_unless_an_admin_gives_it(client, connection, api):
+def test_only_an_admin_can_report_the_approval_of_another_token(client, connection, api):
     def caller(name, role, team_id=None):
         return Api(client, tokens.create(connection, name=name, role=role, team_id=team_id)[1])
 
@@ -158,7 +158,7 @@ def test_an_approval_carries_the_name_of_its_token_unless_an_admin_gives_it(clie
     assert ann("PUT", "/facts/order/42/approval", {"value": True}).status_code == 200
 
 
-def test_code_and_sql_approve_for_anyone(runtime, connection):
+def test_code_and_sql_can_report_any_approval(runtime, connection):
     runtime.facts.report({"type": "order", "id": "42"}, "approval:cfo", value=True, by="ann")
     connection.execute("""select report_fact('{"type": "order", "id": "42"}', 'approval:ceo', 'true')""")
 

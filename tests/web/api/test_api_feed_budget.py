@@ -36,7 +36,9 @@ def read(client, path):
     return icalendar.Calendar.from_ical(response.data)
 
 
-def test_hostile_schedules_are_shown_by_their_next_run_and_leave_the_others_whole(client, path, schedule, connection):
+def test_expensive_schedules_are_truncated_to_their_next_run_and_others_are_complete(
+    client, path, schedule, connection
+):
     for number in range(30):
         schedule("daily", name=f"h{number}")
     connection.execute("update scheduled_action_schedules set recurrence = %s, kind = 'rrule'", [SPARSE])
@@ -51,14 +53,14 @@ def test_hostile_schedules_are_shown_by_their_next_run_and_leave_the_others_whol
     assert "Truncated: only the next runs are shown for 30 of the schedules" in str(calendar["description"])
 
 
-def test_a_feed_of_many_singular_runs_has_a_bounded_number_of_events(client, path, schedule, connection):
+def test_the_number_of_events_of_a_feed_is_limited(client, path, schedule, connection):
     for number in range(40):
         schedule("every 90 minutes", name=f"s{number}")
 
     assert len(read(client, path).walk("VEVENT")) <= 1500
 
 
-def test_days_skipped_long_after_the_first_run_do_not_appear_as_runs(client, path, schedule, connection):
+def test_dates_skipped_long_after_the_first_run_are_excluded_from_a_feed(client, path, schedule, connection):
     skipped = NOW + timedelta(days=500)
     schedule("daily", name="report", scheduled_at=NOW.isoformat(), skip={"dates": [skipped.date().isoformat()]})
     connection.execute("update scheduled_action_schedules set next_occurrence_at = %s", [skipped - timedelta(days=9)])
@@ -70,7 +72,7 @@ def test_days_skipped_long_after_the_first_run_do_not_appear_as_runs(client, pat
     assert event.start < skipped < event["rrule"]["UNTIL"][0] < skipped + timedelta(days=200)
 
 
-def test_an_event_that_was_changed_is_newer_to_calendar_programs(api, client, path, schedule, connection):
+def test_a_changed_schedule_increases_the_sequence_of_its_event(api, client, path, schedule, connection):
     made = schedule("0 9 * * 1", name="standup")
     (before,) = read(client, path).walk("VEVENT")
     set_clock(connection, NOW + timedelta(hours=3))

@@ -74,7 +74,7 @@ def test_a_weekly_schedule_is_one_recurring_event_to_two_parsers(feed, schedule)
     ]
 
 
-def test_what_no_rule_says_stands_one_by_one(feed, schedule):
+def test_occurrences_without_an_equivalent_rrule_are_separate_events(feed, schedule):
     schedule("last business day of the month at 17:00", name="closing")
 
     found = icalendar.Calendar.from_ical(feed().data).walk("VEVENT")
@@ -83,7 +83,7 @@ def test_what_no_rule_says_stands_one_by_one(feed, schedule):
     assert len({str(one["uid"]) for one in found}) == 3
 
 
-def test_days_left_out_are_exceptions(feed, schedule):
+def test_skipped_dates_are_exceptions_of_the_event(feed, schedule):
     schedule("daily", name="report", skip={"dates": ["2026-03-04"]}, scheduled_at="2026-03-02T09:00:00Z")
 
     (event,) = events(feed()).values()
@@ -91,7 +91,7 @@ def test_days_left_out_are_exceptions(feed, schedule):
     assert [one.dt.isoformat() for one in event["exdate"].dts] == ["2026-03-04T09:00:00+00:00"]
 
 
-def test_the_text_keeps_the_rules_of_its_format(feed, schedule):
+def test_a_feed_follows_the_text_format_of_icalendar(feed, schedule):
     name = "Lösung; with, signs \\ and a line far longer than seventy-five octets, and some more of it"
     schedule("0 9 * * 1", timezone="America/New_York", name=name)
 
@@ -109,7 +109,7 @@ def test_the_text_keeps_the_rules_of_its_format(feed, schedule):
     assert independently(response).vevent.summary.value == name
 
 
-def test_what_occurs_too_often_is_named_and_left_out(feed, schedule):
+def test_a_schedule_that_occurs_too_often_is_left_out_and_named(feed, schedule):
     schedule("every 10 minutes", name="sweep")
 
     response = feed()
@@ -118,14 +118,14 @@ def test_what_occurs_too_often_is_named_and_left_out(feed, schedule):
     assert "sweep" in str(icalendar.Calendar.from_ical(response.data)["description"])
 
 
-def test_a_paused_schedule_is_not_shown(api, feed, schedule):
+def test_a_paused_schedule_has_no_event(api, feed, schedule):
     made = schedule("daily", name="report")
     api("POST", f"/schedules/{made['id']}/pause")
 
     assert not events(feed())
 
 
-def test_a_feed_shows_what_it_was_made_for(feed, schedule):
+def test_the_filters_of_a_feed_limit_its_schedules(feed, schedule):
     schedule("daily", name="a", team_id="red", user_id="ann")
     schedule("daily", name="b", team_id="blue", user_id="bob")
     schedule("daily", name="c")
@@ -136,7 +136,7 @@ def test_a_feed_shows_what_it_was_made_for(feed, schedule):
     assert set(events(feed(action_type="test:welcome"))) == set()
 
 
-def test_a_reader_that_has_it_already_is_told_so(api, client, connection, schedule):
+def test_an_unchanged_feed_returns_304(api, client, connection, schedule):
     set_clock(connection, NOW)
     schedule("daily", name="report")
     path = api("POST", "/calendar/feeds", {"name": "Work"}).json["path"]
@@ -150,7 +150,7 @@ def test_a_reader_that_has_it_already_is_told_so(api, client, connection, schedu
     assert client.get(path, headers={"If-None-Match": first.headers["ETag"]}).status_code == 200
 
 
-def test_a_revoked_address_answers_nothing(api, client):
+def test_a_revoked_feed_is_not_found(api, client):
     made = api("POST", "/calendar/feeds", {"name": "Work"}).json
     assert client.get(made["path"]).status_code == 200
 
@@ -161,7 +161,7 @@ def test_a_revoked_address_answers_nothing(api, client):
     assert (answer.status_code, answer.json["code"]) == (404, "unknown_feed")
 
 
-def test_a_feed_that_sql_gave_an_infinite_instant_answers_is_listed_and_is_revoked(api, client, connection):
+def test_a_feed_with_an_infinite_instant_can_be_read_listed_and_revoked(api, client, connection):
     made = api("POST", "/calendar/feeds", {"name": "Work"}).json
     connection.execute("update scheduled_action_feeds set created_at = '-infinity', last_used_at = 'infinity'")
 
@@ -172,11 +172,11 @@ def test_a_feed_that_sql_gave_an_infinite_instant_answers_is_listed_and_is_revok
 
 
 @pytest.mark.parametrize("secret", ["x", "saf_" + "a" * 43, "%00"])
-def test_an_address_that_never_was_is_not_found(client, secret):
+def test_an_unknown_feed_is_not_found(client, secret):
     assert client.get(f"/calendar/{secret}.ics").status_code == 404
 
 
-def test_a_feed_ends_with_the_token_that_made_it(api, client):
+def test_revoking_a_token_ends_the_feeds_that_it_created(api, client):
     token = api("POST", "/tokens", {"name": "ann", "role": "operator"}).json
     path = Api(client, token["token"])("POST", "/calendar/feeds", {"name": "Mine"}).json["path"]
     assert client.get(path).status_code == 200
@@ -186,7 +186,7 @@ def test_a_feed_ends_with_the_token_that_made_it(api, client):
     assert client.get(path).status_code == 404
 
 
-def test_a_teams_token_makes_feeds_of_its_team_alone(api, client, connection, schedule):
+def test_a_token_of_a_team_creates_feeds_only_for_the_team(api, client, connection, schedule):
     set_clock(connection, NOW)
     schedule("daily", name="ours", team_id="red")
     schedule("daily", name="theirs", team_id="blue")
@@ -199,7 +199,7 @@ def test_a_teams_token_makes_feeds_of_its_team_alone(api, client, connection, sc
     assert Api(client, token)("POST", "/calendar/feeds", {"name": "Ours", "team_id": "blue"}).status_code == 403
 
 
-def test_feeds_are_listed_without_their_addresses(api):
+def test_feeds_are_listed_without_their_secrets(api):
     made = [api("POST", "/calendar/feeds", {"name": f"f{n}"}).json for n in range(3)]
 
     first = api("GET", "/calendar/feeds?limit=2").json
@@ -222,7 +222,7 @@ def deadline(connection, database_url):
         )  # fmt: skip
 
 
-def test_a_deadline_rings_when_it_reminds(feed, deadline):
+def test_a_deadline_has_an_alarm_for_each_reminder(feed, deadline):
     response = feed()
 
     (event,) = events(response).values()
@@ -235,7 +235,7 @@ def test_a_deadline_rings_when_it_reminds(feed, deadline):
     assert str(other.vevent.uid.value) == str(event["uid"])
 
 
-def test_an_action_of_no_schedule_is_an_event_of_its_own(feed, schedule, connection):
+def test_a_pending_action_without_a_schedule_is_an_event(feed, schedule, connection):
     made = insert(connection, action_type="email:send", scheduled_at=NOW + timedelta(days=1), user_id="ann")
     schedule("0 9 * * 1", name="standup")
     insert(connection, scheduled_at=NOW - timedelta(days=40))
@@ -248,7 +248,7 @@ def test_an_action_of_no_schedule_is_an_event_of_its_own(feed, schedule, connect
     assert found["email:send"].start == NOW + timedelta(days=1)
 
 
-def test_filters_hold_for_actions_and_deadlines(feed, deadline, connection):
+def test_the_filters_of_a_feed_limit_its_actions_and_deadlines(feed, deadline, connection):
     for team, user in (("red", "ann"), ("blue", "bob")):
         insert(connection, action_type=f"{team}:send", scheduled_at=NOW + timedelta(days=1), team_id=team, user_id=user)
 
@@ -259,7 +259,7 @@ def test_filters_hold_for_actions_and_deadlines(feed, deadline, connection):
     assert set(events(feed(action_type="red:send"))) == {"red:send"}
 
 
-def test_what_stays_as_it_is_reads_the_same(api, client, deadline, connection):
+def test_the_etag_of_a_feed_does_not_change_with_time(api, client, deadline, connection):
     insert(connection, action_type="email:send", scheduled_at=NOW + timedelta(days=1))
     path = api("POST", "/calendar/feeds", {"name": "Work"}).json["path"]
     first = client.get(path)
@@ -268,7 +268,7 @@ def test_what_stays_as_it_is_reads_the_same(api, client, deadline, connection):
     assert client.get(path, headers={"If-None-Match": first.headers["ETag"]}).status_code == 304
 
 
-def test_a_calendar_that_breaks_answers_a_problem_and_its_address_stands_in_no_log(api, client, connection, caplog):
+def test_a_failed_feed_returns_a_problem_document_and_its_secret_is_not_logged(api, client, connection, caplog):
     path = api("POST", "/calendar/feeds", {"name": "Work"}).json["path"]
     connection.execute(
         "create or replace function scheduled_actions_now() returns timestamptz language plpgsql stable"

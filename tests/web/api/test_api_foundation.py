@@ -47,7 +47,7 @@ def errors(response):
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-def test_where_nothing_answers_a_problem_document_says_so(shared_api, path, method):
+def test_an_unknown_path_returns_a_problem_document(shared_api, path, method):
     response = shared_api(method, path)
 
     assert response.status_code == 404
@@ -69,7 +69,7 @@ def test_where_nothing_answers_a_problem_document_says_so(shared_api, path, meth
         ("QUERY", "/ticks", "GET, HEAD, OPTIONS"),
     ],
 )
-def test_a_method_that_is_not_answered_is_told_which_are(shared_api, method, path, allow):
+def test_an_unsupported_method_returns_the_allowed_methods(shared_api, method, path, allow):
     response = shared_api(method, path)
 
     assert response.status_code == 405
@@ -80,7 +80,7 @@ def test_a_method_that_is_not_answered_is_told_which_are(shared_api, method, pat
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_options_lists_the_methods_and_asks_for_no_token(shared_client, route):
+def test_options_lists_the_methods_without_a_token(shared_client, route):
     response = shared_client.options(f"/api/v1{route.path}")
 
     assert response.status_code == 204
@@ -89,7 +89,7 @@ def test_options_lists_the_methods_and_asks_for_no_token(shared_client, route):
 
 
 @pytest.mark.parametrize("path", ["/actions", "/actions/counts", "/action-types", "/ticks", "/tokens"])
-def test_a_slash_at_the_end_says_nothing_and_redirects_nobody(shared_api, path):
+def test_a_trailing_slash_is_ignored_without_a_redirect(shared_api, path):
     plain, slashed, head = shared_api("GET", path), shared_api("GET", f"{path}/"), shared_api("HEAD", f"{path}/")
 
     assert plain.status_code == slashed.status_code == head.status_code == 200
@@ -97,7 +97,7 @@ def test_a_slash_at_the_end_says_nothing_and_redirects_nobody(shared_api, path):
     assert (head.data, head.headers["Content-Length"]) == (b"", plain.headers["Content-Length"])
 
 
-def test_the_routes_hang_where_the_application_likes(runtime):
+def test_the_routes_can_be_mounted_under_a_prefix(runtime):
     api = Api(application(runtime, url_prefix="/scheduled").test_client(), ADMIN_TOKEN, prefix="/scheduled/api/v1")
 
     response = api("POST", "/actions", {"action_type": "test:run", "payload": {}})
@@ -108,7 +108,7 @@ def test_the_routes_hang_where_the_application_likes(runtime):
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_no_answer_may_be_stored_on_the_way(shared_client, shared_api, route):
+def test_no_response_may_be_cached(shared_client, shared_api, route):
     path = route.path.replace("{id}", UNKNOWN)
 
     for response in (shared_api(route.method, path), shared_client.open(f"/api/v1{path}", method=route.method)):
@@ -119,21 +119,21 @@ def test_no_answer_may_be_stored_on_the_way(shared_client, shared_api, route):
 
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
-def test_a_body_that_is_not_said_to_be_json_is_refused(shared_client, content_type):
+def test_a_body_without_a_json_content_type_is_rejected(shared_client, content_type):
     response = shared_client.post("/api/v1/actions", data=b"{}", headers=BEARER | {"Content-Type": content_type})
 
     assert (response.status_code, response.json["code"]) == (415, "unsupported_media_type")
     assert "application/json" in response.json["detail"]
 
 
-def test_json_in_another_encoding_than_utf_8_is_refused(shared_client):
+def test_json_that_is_not_utf_8_is_rejected(shared_client):
     response = post(shared_client, b"{}", **{"Content-Type": "application/json; charset=latin-1"})
 
     assert (response.status_code, response.json["code"]) == (415, "unsupported_media_type")
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=UTF-8", "application/x+json"])
-def test_json_by_any_of_its_names_is_taken(client, content_type):
+def test_every_json_content_type_is_accepted(client, content_type):
     response = post(client, b'{"action_type": "test:run", "payload": {}}', **{"Content-Type": content_type})
 
     assert response.status_code == 201
@@ -164,7 +164,7 @@ NEW = '{"action_type": "test:run", "payload": {"n": %s}}'
     ],
     ids=lambda body: body[:60],
 )
-def test_a_body_that_cannot_be_read_or_kept_is_refused_and_nothing_is_scheduled(shared_client, shared_connection, body):
+def test_an_unreadable_or_unstorable_body_is_rejected_and_nothing_is_scheduled(shared_client, shared_connection, body):
     response = post(shared_client, body)
 
     assert (response.status_code, response.json["code"]) == (400, "body_unreadable")
@@ -172,7 +172,7 @@ def test_a_body_that_cannot_be_read_or_kept_is_refused_and_nothing_is_scheduled(
 
 
 @pytest.mark.parametrize("body", [b"[]", b"1", b'"x"', b"null", b"true"])
-def test_a_body_that_is_no_object_is_refused(shared_client, body):
+def test_a_body_that_is_not_an_object_is_rejected(shared_client, body):
     response = post(shared_client, body)
 
     assert (response.status_code, response.json["code"]) == (400, "fields_invalid")
@@ -181,7 +181,7 @@ def test_a_body_that_is_no_object_is_refused(shared_client, body):
 
 @pytest.mark.parametrize("chunked", [True, False])
 @pytest.mark.parametrize(("path", "limit"), [("/actions", 1024 * 1024), ("/actions/batch", 4 * 1024 * 1024)])
-def test_a_body_over_the_limit_is_not_read(shared_client, path, limit, chunked):
+def test_a_body_over_the_size_limit_is_rejected(shared_client, path, limit, chunked):
     options = {"environ_overrides": {"CONTENT_LENGTH": "", "wsgi.input_terminated": True}} if chunked else {}
 
     response = shared_client.post(f"/api/v1{path}", data=b" " * (limit + 1), headers=JSON, **options)
@@ -189,7 +189,7 @@ def test_a_body_over_the_limit_is_not_read(shared_client, path, limit, chunked):
     assert (response.status_code, response.json["code"]) == (413, "too_large")
 
 
-def test_a_body_that_comes_in_chunks_is_read(client):
+def test_a_chunked_body_is_read(client):
     body = b'{"action_type": "test:run", "payload": {}}'
 
     response = client.post(
@@ -202,7 +202,7 @@ def test_a_body_that_comes_in_chunks_is_read(client):
     assert response.status_code == 201
 
 
-def test_a_body_that_ends_early_is_refused(shared_client):
+def test_an_incomplete_body_is_rejected(shared_client):
     response = shared_client.post(
         "/api/v1/actions", data=b'{"action_type"', headers=JSON, environ_overrides={"CONTENT_LENGTH": "500"}
     )
@@ -210,7 +210,7 @@ def test_a_body_that_ends_early_is_refused(shared_client):
     assert (response.status_code, response.json["code"]) == (400, "body_unreadable")
 
 
-def test_a_body_that_the_application_has_read_before_is_not_lost(runtime):
+def test_a_body_that_the_application_has_already_read_is_available(runtime):
     from flask import request
 
     app = application(runtime)
@@ -221,7 +221,7 @@ def test_a_body_that_the_application_has_read_before_is_not_lost(runtime):
     assert (response.status_code, response.json["payload"]) == (201, {"n": 1})
 
 
-def test_numbers_and_texts_at_the_edge_of_what_can_be_kept_are_kept(api):
+def test_extreme_but_storable_values_are_stored_unchanged(api):
     payload = {"big": 10**4000, "small": 5e-324, "😀": "\u2028", "zero": -0.0, "deep": json.loads("[" * 90 + "]" * 90)}
 
     scheduled = api.schedule(payload=payload)
@@ -230,7 +230,7 @@ def test_numbers_and_texts_at_the_edge_of_what_can_be_kept_are_kept(api):
     assert api("GET", f"/actions/{scheduled['id']}").json["payload"] == payload
 
 
-def test_every_invalid_field_is_listed_with_what_would_be_right(shared_api):
+def test_every_invalid_field_is_listed_with_the_expected_value(shared_api):
     response = shared_api(
         "POST",
         "/actions",
@@ -276,18 +276,18 @@ def test_every_invalid_field_is_listed_with_what_would_be_right(shared_api):
         ("/actions?teem_id=a", 'teem_id: is an unknown field; did you mean "team_id"?'),
     ],
 )
-def test_a_parameter_that_is_refused_is_told_with_its_value_and_what_would_be_right(shared_api, path, message):
+def test_the_error_of_a_parameter_has_its_value_and_what_is_expected(shared_api, path, message):
     assert shared_api("GET", path).json["detail"] == message
 
 
-def test_values_of_a_body_that_may_be_secret_are_not_repeated(shared_api):
+def test_errors_do_not_repeat_values_that_may_be_secret(shared_api):
     refused = shared_api("POST", "/actions", {"action_type": "test:run", "payload": "hunter2", "metadata": "hunter3"})
 
     assert refused.status_code == 400
     assert b"hunter" not in refused.data
 
 
-def test_an_argument_is_called_as_the_field_is(api):
+def test_errors_have_the_name_of_the_field_instead_of_the_python_argument(api):
     schedule = {"action_type": "test:run", "payload": {}, "recurrence": "daily", "name": "n"}
     assert api("POST", "/schedules", schedule).status_code == 201
 
@@ -298,7 +298,7 @@ def test_an_argument_is_called_as_the_field_is(api):
     assert [one["field"] for one in refused["errors"]] == ["to"]
 
 
-def test_a_thousand_unknown_fields_are_not_all_repeated(shared_api):
+def test_the_number_of_listed_errors_is_limited(shared_api):
     response = shared_api("POST", "/actions", {f"field_{number}": 1 for number in range(1000)})
 
     assert response.status_code == 400
@@ -306,7 +306,7 @@ def test_a_thousand_unknown_fields_are_not_all_repeated(shared_api):
     assert len(response.data) < 16_000
 
 
-def test_an_unknown_field_with_a_hostile_name_is_named_shortly(shared_api):
+def test_the_name_of_an_unknown_field_is_shortened_and_escaped(shared_api):
     response = shared_api("POST", "/actions", {"\x1b[31m" + "x" * 10_000: 1})
 
     assert "\x1b" not in response.json["detail"]
@@ -338,14 +338,14 @@ def test_an_unknown_field_with_a_hostile_name_is_named_shortly(shared_api):
         ("limit=1&limit=2", "limit"),
     ],
 )
-def test_a_query_that_cannot_be_is_refused_by_name(shared_api, query, field):
+def test_an_invalid_query_parameter_is_rejected_by_name(shared_api, query, field):
     response = shared_api("GET", f"/actions?{query}")
 
     assert (response.status_code, response.json["code"]) == (400, "fields_invalid")
     assert list(errors(response)) == [field]
 
 
-def test_a_plus_that_an_address_turned_into_a_space_is_explained(shared_api):
+def test_the_error_of_an_unescaped_plus_explains_how_to_escape_it(shared_api):
     response = shared_api("GET", "/actions?due_from=2026-03-04T12:00:00+02:00")
 
     assert response.status_code == 400
@@ -361,7 +361,7 @@ def test_a_flag_is_true_or_false(shared_api, query):
 # -- what is wrong here, not there -------------------------------------------------------------------------------------
 
 
-def test_a_dead_database_is_503_with_a_time_to_come_back(api, admin, database_url):
+def test_an_unavailable_database_returns_503_with_retry_after(api, admin, database_url):
     name = conninfo_to_dict(database_url)["dbname"]
     assert api("GET", "/actions").status_code == 200
     admin.execute(f'alter database "{name}" allow_connections false')
@@ -376,7 +376,7 @@ def test_a_dead_database_is_503_with_a_time_to_come_back(api, admin, database_ur
     assert api("GET", "/actions").status_code == 200
 
 
-def test_missing_tables_are_503_with_what_to_do(api, connection):
+def test_missing_tables_return_503_with_the_command_that_creates_them(api, connection):
     connection.execute("drop table scheduled_actions cascade")
 
     response = api("GET", "/actions")
@@ -385,7 +385,7 @@ def test_missing_tables_are_503_with_what_to_do(api, connection):
     assert "scheduled-actions migrate" in response.json["detail"]
 
 
-def test_what_the_database_refuses_tells_no_statement(api, connection):
+def test_an_error_of_a_constraint_does_not_contain_the_statement(api, connection):
     connection.execute("alter table scheduled_actions add check (user_id <> 'refused')")
 
     response = api("POST", "/actions", {"action_type": "test:run", "payload": {}, "user_id": "refused"})
@@ -409,7 +409,7 @@ def test_what_the_database_refuses_tells_no_statement(api, connection):
         (psycopg.errors.DiskFull, 503, "database_error"),
     ],
 )
-def test_an_error_of_the_database_is_answered_as_what_it_is(api, connection, error, status, code):
+def test_each_database_error_has_its_status_and_code(api, connection, error, status, code):
     """Raised inside the function that every action comes in by."""
     connection.execute(
         "create function refuse() returns trigger language plpgsql as"
@@ -423,7 +423,7 @@ def test_an_error_of_the_database_is_answered_as_what_it_is(api, connection, err
     assert ("Retry-After" in response.headers) == (code not in {"conflicting_change", "refused_by_database"})
 
 
-def test_without_a_registry_one_can_still_look(tmp_path, connection, database_url):
+def test_reads_work_without_a_registry(tmp_path, connection, database_url):
     from scheduled_actions.core import config
     from scheduled_actions.runtime import Runtime
 
@@ -452,7 +452,7 @@ def test_without_a_registry_one_can_still_look(tmp_path, connection, database_ur
     ],
     ids=lambda columns: str(columns)[:40],
 )
-def test_a_row_that_other_hands_wrote_hides_no_other(api, connection, columns):
+def test_an_invalid_row_does_not_prevent_a_list(api, connection, columns):
     odd, plain = insert(connection, **columns), insert(connection)
 
     listed, shown = api("GET", "/actions"), api("GET", f"/actions/{odd}")

@@ -20,7 +20,7 @@ def count(connection):
 
 
 @pytest.mark.parametrize(("path", "body"), [("/actions", NEW), ("/actions/batch", {"actions": [NEW, NEW]})])
-def test_the_same_request_again_is_answered_the_same_and_not_carried_out_again(api, connection, path, body):
+def test_a_repeated_request_gets_the_first_response_and_is_not_executed(api, connection, path, body):
     first = api("POST", path, body, headers=KEY)
     scheduled = count(connection)
 
@@ -34,14 +34,14 @@ def test_the_same_request_again_is_answered_the_same_and_not_carried_out_again(a
     assert count(connection) == scheduled
 
 
-def test_without_a_key_the_same_request_is_another_one(api, connection):
+def test_a_repeated_request_without_a_key_is_executed_again(api, connection):
     api("POST", "/actions", NEW)
     api("POST", "/actions", NEW)
 
     assert count(connection) == 2
 
 
-def test_the_order_of_names_is_no_part_of_a_request(client, connection):
+def test_requests_that_differ_only_in_member_order_are_the_same(client, connection):
     headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": "application/json"} | KEY
 
     for body in (
@@ -61,7 +61,7 @@ def test_the_order_of_names_is_no_part_of_a_request(client, connection):
         ("/actions/batch", {"actions": [NEW]}),
     ],
 )
-def test_the_key_of_another_request_is_refused(api, connection, path, body):
+def test_the_key_of_another_request_is_rejected(api, connection, path, body):
     api("POST", "/actions", NEW, headers=KEY)
 
     response = api("POST", path, body, headers=KEY)
@@ -70,7 +70,7 @@ def test_the_key_of_another_request_is_refused(api, connection, path, body):
     assert count(connection) == 1
 
 
-def test_a_request_that_was_refused_leaves_its_key_free(api, connection):
+def test_the_key_of_a_rejected_request_can_be_used_again(api, connection):
     refused = api("POST", "/actions", {"action_type": "test:welcome", "payload": {}}, headers=KEY)
 
     assert refused.status_code == 400
@@ -78,7 +78,7 @@ def test_a_request_that_was_refused_leaves_its_key_free(api, connection):
     assert connection.execute("select count(*) from scheduled_action_idempotency_keys").fetchone() == (1,)
 
 
-def test_a_key_is_forgotten_after_a_day(api, connection):
+def test_a_key_can_be_used_again_after_a_day(api, connection):
     first = api("POST", "/actions", NEW, headers=KEY)
     move_clock(connection, timedelta(hours=23, minutes=59))
     assert api("POST", "/actions", NEW, headers=KEY).json["id"] == first.json["id"]
@@ -89,7 +89,7 @@ def test_a_key_is_forgotten_after_a_day(api, connection):
     assert count(connection) == 2
 
 
-def test_keys_of_days_ago_are_removed_on_the_way(api, connection):
+def test_new_requests_delete_expired_keys(api, connection):
     for number in range(15):
         api("POST", "/actions", NEW, headers={"Idempotency-Key": f"old-{number}"})
     move_clock(connection, timedelta(days=2))
@@ -101,7 +101,7 @@ def test_keys_of_days_ago_are_removed_on_the_way(api, connection):
     assert kept == [("new-0",), ("new-1",)]
 
 
-def test_teams_do_not_meet_in_a_key(api, a_caller, connection):
+def test_teams_can_use_the_same_key_independently(api, a_caller, connection):
     red, blue = a_caller("operator", "red"), a_caller("operator", "blue")
 
     answers = [caller("POST", "/actions", NEW, headers=KEY) for caller in (api, red, blue)]
@@ -112,7 +112,7 @@ def test_teams_do_not_meet_in_a_key(api, a_caller, connection):
 
 
 @pytest.mark.parametrize("key", ["", " ", "x" * 256, "é", "a\tb"])
-def test_a_key_that_cannot_be_is_refused(client, connection, key):
+def test_a_malformed_key_is_rejected(client, connection, key):
     response = client.post(
         "/api/v1/actions",
         json=NEW,
@@ -125,13 +125,13 @@ def test_a_key_that_cannot_be_is_refused(client, connection, key):
     assert count(connection) == 0
 
 
-def test_a_viewer_is_not_told_what_an_operator_was_answered(api, a_caller):
+def test_a_viewer_cannot_replay_the_response_to_an_operator(api, a_caller):
     api("POST", "/actions", NEW, headers=KEY)
 
     assert a_caller("viewer")("POST", "/actions", NEW, headers=KEY).status_code == 403
 
 
-def test_of_many_at_once_one_is_carried_out_and_all_are_answered_the_same(a_runtime, connection):
+def test_one_of_several_concurrent_requests_is_executed_and_all_get_its_response(a_runtime, connection):
     client = application(a_runtime(SCHEDULED_ACTIONS_HTTP_THREADS="10")).test_client()
     barrier = threading.Barrier(8)
     answers = []
@@ -152,7 +152,7 @@ def test_of_many_at_once_one_is_carried_out_and_all_are_answered_the_same(a_runt
 
 
 @pytest.mark.usefixtures("patient_runtime")
-def test_a_second_waits_for_the_first_and_does_it_when_that_fails(client, connection, database_url):
+def test_a_second_request_waits_for_the_first_and_is_executed_if_the_first_fails(client, connection, database_url):
     answers = []
 
     def ask():
@@ -169,7 +169,7 @@ def test_a_second_waits_for_the_first_and_does_it_when_that_fails(client, connec
     assert answers == [201]
 
 
-def test_a_first_that_takes_too_long_is_a_conflict_to_be_tried_again(api, connection, database_url):
+def test_a_second_request_gets_a_temporary_conflict_while_the_first_is_running(api, connection, database_url):
     with psycopg.connect(database_url) as first:
         first.execute("insert into scheduled_action_idempotency_keys (scope, key, digest) values ('', 'order-42', 'x')")
         response = api("POST", "/actions", NEW, headers=KEY)

@@ -40,7 +40,7 @@ def api(a_runtime):
     return Api(application(a_runtime(registry=Registry.of(weigh, ship))).test_client(), ADMIN_TOKEN)
 
 
-def test_the_registry_is_listed_with_what_handlers_declare_and_the_schema_of_their_payload(api):
+def test_action_types_are_listed_with_handler_options_and_payload_schema(api):
     (shipping, _) = api("GET", "/action-types").json["action_types"]
 
     assert shipping == {
@@ -62,7 +62,7 @@ def test_the_registry_is_listed_with_what_handlers_declare_and_the_schema_of_the
     }
 
 
-def test_a_handler_that_cannot_be_loaded_says_why_and_hides_no_other(api):
+def test_an_unloadable_handler_is_listed_with_the_reason(api):
     response = api("GET", "/action-types")
 
     assert response.status_code == 200
@@ -91,7 +91,7 @@ def tick(connection, number, **columns):
     return str(tick_id)
 
 
-def test_ticks_are_listed_the_latest_first_with_how_far_apart_and_how_long_they_were(api, connection):
+def test_ticks_are_listed_newest_first_with_their_lag_and_duration(api, connection):
     tick(connection, 5)
     tick(connection, 2, finished_at=None, outcome=None, running=[UUID(int=9)])
 
@@ -103,7 +103,7 @@ def test_ticks_are_listed_the_latest_first_with_how_far_apart_and_how_long_they_
     assert earlier["duration_seconds"] == pytest.approx(2, abs=0.1)
 
 
-def test_ticks_page_by_their_start_also_where_several_began_at_once(api, connection):
+def test_pages_of_ticks_are_complete_if_several_ticks_started_at_once(api, connection):
     at = database_now(connection)
     inserted = [tick(connection, number, started_at=at) for number in range(1, 6)] + [tick(connection, 6)]
 
@@ -116,7 +116,7 @@ def test_ticks_page_by_their_start_also_where_several_began_at_once(api, connect
     assert found == [*inserted[4::-1], inserted[5]]
 
 
-def test_a_tick_that_ran_is_listed(api):
+def test_a_finished_tick_is_listed(api):
     client = api.client
     told = client.post("/cron/process", headers={"x-cron-secret": CRON_SECRET, "User-Agent": "pinger"}).json
 
@@ -126,7 +126,7 @@ def test_a_tick_that_ran_is_listed(api):
 
 
 @pytest.mark.parametrize("cursor", ["x", "1", f"1_{'x' * 36}", f"{'9' * 18}_{UUID(int=1)}", f"-1_{UUID(int=1)}"])
-def test_a_cursor_that_no_page_gave_is_refused(api, cursor):
+def test_a_forged_cursor_of_ticks_is_rejected(api, cursor):
     response = api("GET", f"/ticks?cursor={cursor}")
 
     assert response.status_code == 400

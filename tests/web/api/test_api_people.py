@@ -27,7 +27,7 @@ def api(a_runtime, connection):
     return Api(application(runtime).test_client(), ADMIN_TOKEN)
 
 
-def test_people_are_told(api):
+def test_a_notification_schedules_an_action_per_person(api):
     body = {
         "recipients": ["ann@example.org", "role:cfo", {"email": "bob@example.org"}],
         "text": "Hello",
@@ -42,7 +42,7 @@ def test_people_are_told(api):
     assert {one["scheduled_at"] for one in actions} == {"2026-03-04T13:00:00Z"}
 
 
-def test_an_idempotency_key_tells_them_once(api):
+def test_a_repeated_request_with_a_key_notifies_people_once(api):
     body = {"recipients": ["ann@example.org"], "text": "Hello"}
 
     answers = [api("POST", "/notifications", body, headers={"Idempotency-Key": "k"}).json for _ in range(2)]
@@ -66,7 +66,7 @@ def test_an_idempotency_key_tells_them_once(api):
         ({"recipients": ["role:odd"]}, 503, "the resolver raised TypeError"),
     ],
 )
-def test_what_cannot_be_told_is_refused(api, changes, status, told):
+def test_an_invalid_notification_is_rejected(api, changes, status, told):
     answer = api("POST", "/notifications", {"recipients": ["ann@example.org"], "text": "Hello"} | changes)
 
     assert (answer.status_code, told in answer.text) == (status, True), answer.text
@@ -78,7 +78,7 @@ USERS = [{"user_id": "ann", "timezone": "Europe/Berlin"}, {"user_id": "kai", "ti
 LOCAL = {"action_type": "test:run", "payload": {}, "local_time": "09:00", "users": USERS}
 
 
-def test_everybody_gets_their_own_time(api):
+def test_local_actions_are_due_in_the_time_zone_of_each_user(api):
     once = api("POST", "/local-actions", LOCAL | {"priority": 3})
     daily = api("POST", "/local-actions", LOCAL | {"recurrence": "daily", "name": "greeting"})
 
@@ -102,14 +102,14 @@ def test_everybody_gets_their_own_time(api):
         ({"action_type": "test:nothing"}, 422, "test:nothing"),
     ],
 )
-def test_what_cannot_be_scheduled_is_refused_for_all(api, changes, status, told):
+def test_invalid_local_actions_are_rejected_for_all_users(api, changes, status, told):
     answer = api("POST", "/local-actions", LOCAL | changes)
 
     assert (answer.status_code, told in answer.text) == (status, True), answer.text
     assert api("GET", "/actions").json["actions"] == []
 
 
-def test_a_teams_token_tells_and_schedules_in_its_team_only(api, a_caller):
+def test_a_token_of_a_team_notifies_and_schedules_only_in_the_team(api, a_caller):
     blue = Api(api.client, a_caller("operator", team_id="blue").token)
 
     own = blue("POST", "/notifications", {"recipients": ["ann@example.org"], "text": "Hello"})

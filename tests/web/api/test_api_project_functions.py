@@ -38,7 +38,7 @@ def api(a_runtime, hanging):
 
 
 @pytest.mark.parametrize("request_of", ["preview", "create"])
-def test_a_request_whose_function_hangs_is_told_so_in_time(api, hanging, request_of):
+def test_a_request_with_a_hanging_function_times_out(api, hanging, request_of):
     path, body = {
         "preview": ("/schedules/preview", {"rule": "custom:steps"}),
         "create": ("/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "custom:steps"}),
@@ -51,7 +51,7 @@ def test_a_request_whose_function_hangs_is_told_so_in_time(api, hanging, request
     assert api("GET", "/schedules").json["schedules"] == []
 
 
-def test_all_calls_of_one_request_share_four_times_the_limit(api, hanging):
+def test_the_calls_of_one_request_share_a_limit_of_four_timeouts(api, hanging):
     hanging.goes_on.set()
     hanging.seconds = 0.1
 

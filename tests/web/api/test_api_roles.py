@@ -146,18 +146,18 @@ def filled(path):
     return re.sub(r"{\w+}", UNKNOWN, path)
 
 
-def test_nothing_answers_of_which_nobody_has_decided_who_may(runtime):
+def test_every_path_of_the_application_has_a_listed_access_rule(runtime):
     rules = {rule.rule for rule in application(runtime).url_map.iter_rules()}
 
     assert rules == set(ADDRESSES)
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_the_least_role_of_each_route_is_the_one_that_was_decided(role):
+def test_each_route_requires_the_listed_role(role):
     assert {(route.method, route.path) for route in ROUTES if route.role is role} == decided(role)
 
 
-def test_the_least_role_of_each_page_is_the_one_that_was_decided():
+def test_each_page_requires_the_listed_role():
     for page in PAGES:
         looks = page.method == "GET" and page.path in LOOKING
         assert page.role is (Role.VIEWER if looks else Role.OPERATOR), page
@@ -165,7 +165,7 @@ def test_the_least_role_of_each_page_is_the_one_that_was_decided():
 
 @pytest.mark.parametrize("team_id", [None, "red"])
 @pytest.mark.parametrize("role", list(Role))
-def test_a_token_opens_the_routes_of_its_role_and_no_others(client, connection, role, team_id):
+def test_a_token_can_call_only_the_routes_of_its_role(client, connection, role, team_id):
     _, secret = tokens.create(connection, name="of tests", role=role, team_id=team_id)
     api = Api(client, secret)
 
@@ -181,7 +181,7 @@ def test_a_token_opens_the_routes_of_its_role_and_no_others(client, connection, 
 
 
 @pytest.mark.parametrize("why", ["expired", "revoked", "unknown", "none"])
-def test_a_token_that_opens_nothing_any_more_opens_no_route(client, connection, why):
+def test_every_route_rejects_an_invalid_token(client, connection, why):
     token, secret = tokens.create(connection, name="gone", role="admin", expires_in=timedelta(hours=1))
     if why == "expired":
         move_clock(connection, timedelta(hours=2))
@@ -195,7 +195,7 @@ def test_a_token_that_opens_nothing_any_more_opens_no_route(client, connection, 
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_a_session_opens_the_pages_of_its_role_and_no_others(runtime, connection, role):
+def test_a_session_can_open_only_the_pages_of_its_role(runtime, connection, role):
     _, secret = tokens.create(connection, name="of tests", role=role, team_id="red")
     person = Person(application(runtime).test_client())
     assert person.signs_in(secret).status_code == 303

@@ -30,7 +30,7 @@ def made(api, **changes):
     return response.json
 
 
-def test_a_schedule_is_made_shown_changed_and_removed(api):
+def test_a_schedule_is_created_read_updated_and_deleted(api):
     first = made(api, name="report", timezone="Europe/Berlin", recurrence="0 9 * * 1-5", overlap="queue")
 
     shown = api("GET", "/schedules/report").json
@@ -46,7 +46,7 @@ def test_a_schedule_is_made_shown_changed_and_removed(api):
     assert api("GET", "/schedules/report").status_code == 404
 
 
-def test_what_occurrences_wait_for_and_what_follows_them_is_given_shown_and_taken_back(api):
+def test_the_condition_and_follow_ups_of_a_schedule_apply_to_its_occurrences(api):
     condition = {"kind": "document_state", "target": {"type": "books", "id": "2026"}, "state": "closed"}
     given = {"condition": {"wait": condition}, "on_failure": {"action_type": "test:run", "payload": {}}}
 
@@ -62,7 +62,7 @@ def test_what_occurrences_wait_for_and_what_follows_them_is_given_shown_and_take
     assert (refused.status_code, refused.json["code"]) == (422, "unknown_action_type")
 
 
-def test_a_change_is_made_of_what_was_seen_and_of_nothing_else(api):
+def test_a_change_with_the_etag_of_an_earlier_version_is_rejected(api):
     first = made(api, name="report", remaining=5)
     seen = {"If-Match": api("GET", "/schedules/report").headers["ETag"]}
     requests = [
@@ -87,7 +87,7 @@ def test_a_change_is_made_of_what_was_seen_and_of_nothing_else(api):
     assert api("PATCH", "/schedules/report", {"remaining": 2}, headers=seen).status_code == 404
 
 
-def test_what_its_runs_move_does_not_keep_a_schedule_from_being_changed(api, runtime, connection):
+def test_a_run_does_not_change_the_etag_of_a_schedule(api, runtime, connection):
     made(api, name="report", remaining=5)
     seen = api("GET", "/schedules/report")
 
@@ -100,7 +100,7 @@ def test_what_its_runs_move_does_not_keep_a_schedule_from_being_changed(api, run
     assert changed.json["next_occurrence_at"] != seen.json["next_occurrence_at"]
 
 
-def test_asking_again_by_name_answers_200_and_the_same(api):
+def test_an_identical_request_by_name_returns_200_and_the_same_schedule(api):
     body = {"action_type": "test:run", "payload": {}, "recurrence": "daily", "name": "report"}
 
     first, again = api("POST", "/schedules", body), api("POST", "/schedules", body)
@@ -110,7 +110,7 @@ def test_asking_again_by_name_answers_200_and_the_same(api):
     assert first.headers["Location"] == f"/api/v1/schedules/{first.json['id']}"
 
 
-def test_an_idempotency_key_makes_one_schedule_of_two_calls(api):
+def test_a_repeated_request_with_a_key_creates_one_schedule(api):
     body = {"action_type": "test:run", "payload": {}, "recurrence": "daily"}
 
     answers = [api("POST", "/schedules", body, headers={"Idempotency-Key": "k"}).json["id"] for _ in range(2)]
@@ -118,7 +118,7 @@ def test_an_idempotency_key_makes_one_schedule_of_two_calls(api):
     assert len(set(answers)) == 1
 
 
-def test_it_is_paused_resumed_run_skipped_and_backfilled(api, connection):
+def test_a_schedule_is_paused_resumed_skipped_run_and_backfilled(api, connection):
     schedule = made(api, recurrence="0 12 * * *")
     path = f"/schedules/{schedule['id']}"
 
@@ -137,7 +137,7 @@ def test_it_is_paused_resumed_run_skipped_and_backfilled(api, connection):
     assert api("GET", f"/actions/{made_up['ids'][0]}").json["schedule_id"] == schedule["id"]
 
 
-def test_the_newest_are_listed_first_a_page_at_a_time(api):
+def test_schedules_are_listed_in_pages_newest_first(api):
     ids = [made(api)["id"] for _ in range(3)]
 
     first = api("GET", "/schedules?limit=2").json
@@ -148,7 +148,7 @@ def test_the_newest_are_listed_first_a_page_at_a_time(api):
     assert api("GET", "/schedules?status=paused").json["schedules"] == []
 
 
-def test_a_preview_says_what_a_rule_means_and_what_a_change_of_clocks_does(api):
+def test_a_preview_remarks_on_the_effect_of_a_dst_change(api):
     body = {"rule": "30 1 * * *", "timezone": "America/New_York", "from": "2026-10-31T12:00:00", "count": 2}
 
     shown = api("POST", "/schedules/preview", body).json
@@ -189,7 +189,7 @@ def test_the_documented_examples_of_each_kind_can_be_previewed_and_scheduled(a_r
         ({"delay": 5, "scheduled_at": "2026-03-05T00:00:00Z"}, 400, "fields_invalid", "delay"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(api, body, status, code, said):
+def test_an_invalid_schedule_is_rejected_with_a_specific_error(api, body, status, code, said):
     given = {"action_type": "test:run", "payload": {}, "recurrence": "daily"} | body
 
     response = api("POST", "/schedules", given)
@@ -209,13 +209,13 @@ def test_what_cannot_be_is_refused_in_words(api, body, status, code, said):
         ("POST", "/schedules/unknown/run", None, "unknown_schedule"),
     ],
 )
-def test_an_unknown_one_is_unknown(api, method, path, body, code):
+def test_an_unknown_schedule_is_not_found(api, method, path, body, code):
     response = api(method, path, body)
 
     assert (response.status_code, response.json["code"]) == (404, code)
 
 
-def test_past_occurrences_of_a_zone_that_is_unknown_here_are_refused(api, connection):
+def test_a_backfill_in_an_unknown_time_zone_is_rejected(api, connection):
     schedule = made(api, recurrence="every 2 days")
     connection.execute("update scheduled_action_schedules set timezone = 'Europe/Nowhere'")
 
@@ -227,7 +227,7 @@ def test_past_occurrences_of_a_zone_that_is_unknown_here_are_refused(api, connec
     assert "Europe/Nowhere" in answer.json["detail"]
 
 
-def test_only_the_occurrence_that_was_seen_is_skipped(api):
+def test_a_skip_of_an_occurrence_that_is_no_longer_planned_is_rejected(api):
     schedule = made(api, recurrence="0 12 * * *")
     path, seen = f"/schedules/{schedule['id']}", {"next_action_id": schedule["next_action_id"]}
 
@@ -241,7 +241,7 @@ def test_only_the_occurrence_that_was_seen_is_skipped(api):
     assert (now["skipped"], now["next_action_id"]) == (1, first.json["next_action_id"])
 
 
-def test_a_paused_one_has_nothing_to_skip(api):
+def test_a_paused_schedule_has_no_occurrence_to_skip(api):
     schedule = made(api)
     api("POST", f"/schedules/{schedule['id']}/pause")
 

@@ -32,7 +32,7 @@ SETTINGS = {
     "headers": {"Authorization": f"Bearer {ADMIN_TOKEN}"},
     "generation": {"max-examples": 8, "deterministic": True, "database": "none"},
     "checks": {
-        # Replaced by `valid_data_is_taken_or_refused_for_what_it_means`, which is stricter.
+        # Replaced by `valid_data_is_accepted_or_has_a_semantic_error`, which is stricter.
         "positive_data_acceptance": {"enabled": False},
         # 412: If-Match is checked before the body.
         "negative_data_rejection": {
@@ -177,7 +177,7 @@ def _knowing(part: Any, *, only: bool) -> Any:
 
 
 @schemathesis.check
-def valid_data_is_taken_or_refused_for_what_it_means(ctx: Any, response: Any, case: Case) -> None:
+def valid_data_is_accepted_or_has_a_semantic_error(ctx: Any, response: Any, case: Case) -> None:
     """A refusal of what the schema takes has a code that is known to be of meaning there, and names the field."""
     if not is_valid(case) or response.status_code not in {400, 405, 406, 413, 415, 422}:
         return
@@ -193,7 +193,7 @@ def is_valid(case: Case | None) -> bool:
     return case is not None and case.meta is not None and case.meta.generation.mode.is_positive
 
 
-def test_every_refusal_for_what_is_meant_is_documented():
+def test_every_code_of_a_semantic_error_is_documented():
     documented = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
 
     for code in {code for codes in MEANT.values() for code in codes}:
@@ -230,7 +230,7 @@ def made(address: str, path: str, body: dict[str, Any]) -> str:
     ],
     ids=["actions", "batch", "webhooks", "schedules", "deadlines", "people", "the others"],
 )  # fmt: skip
-def test_requests_made_of_the_document_find_nothing_that_it_does_not_say(address, paths):
+def test_requests_generated_from_the_document_get_only_documented_responses(address, paths):
     ids = {path: [made(address, path, body) for _ in range(12)] for path, body in THERE.items()}
     asked, done, found = set(), set(), []
 

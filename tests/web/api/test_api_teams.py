@@ -61,7 +61,7 @@ def routed(path):
 
 
 @pytest.mark.parametrize("path", sorted({route.path for route in ROUTES if "{id}" in route.path}))
-def test_another_teams_id_answers_as_one_that_never_was_on_every_route_and_verb(a_caller, connection, blue_ids, path):
+def test_an_id_of_another_team_is_indistinguishable_from_an_unknown_id(a_caller, connection, blue_ids, path):
     for role in ("viewer", "operator", "admin"):
         red = a_caller(role, "red")
         before = everything(connection)
@@ -79,7 +79,7 @@ def test_another_teams_id_answers_as_one_that_never_was_on_every_route_and_verb(
 
 
 @pytest.mark.parametrize("headers", [{"If-Match": "*"}, {"If-Match": '"x"'}])
-def test_a_precondition_tells_nothing_of_another_teams_action(a_caller, blue_ids, headers):
+def test_if_match_reveals_nothing_about_an_action_of_another_team(a_caller, blue_ids, headers):
     red = a_caller("operator", "red")
 
     for method, path, body in (
@@ -104,7 +104,7 @@ def test_a_precondition_tells_nothing_of_another_teams_action(a_caller, blue_ids
         "?q=test",
     ],
 )
-def test_lists_and_counts_hold_nothing_of_another_team(a_caller, connection, blue_ids, query):
+def test_lists_and_counts_exclude_other_teams(a_caller, connection, blue_ids, query):
     red = a_caller("viewer", "red")
     insert(connection)
 
@@ -115,7 +115,7 @@ def test_lists_and_counts_hold_nothing_of_another_team(a_caller, connection, blu
         assert {value for value in counts.values() if isinstance(value, int)} == {0}
 
 
-def test_the_id_of_another_teams_action_is_no_cursor_into_it(a_caller, blue_ids, connection):
+def test_a_cursor_of_another_team_returns_no_rows_of_that_team(a_caller, blue_ids, connection):
     red = a_caller("viewer", "red")
     mine = insert(connection, team_id="red")
 
@@ -129,7 +129,7 @@ def test_the_id_of_another_teams_action_is_no_cursor_into_it(a_caller, blue_ids,
 @pytest.mark.parametrize(
     "options", [{"path": "retry"}, {"path": "cancel", "force": True}, {"path": "retry", "dry_run": True}]
 )
-def test_a_change_of_many_finds_nothing_of_another_team(a_caller, connection, blue_ids, filters, options):
+def test_a_bulk_change_matches_no_actions_of_another_team(a_caller, connection, blue_ids, filters, options):
     red = a_caller("operator", "red")
     before = everything(connection)
     path, others = options["path"], {name: value for name, value in options.items() if name != "path"}
@@ -141,7 +141,7 @@ def test_a_change_of_many_finds_nothing_of_another_team(a_caller, connection, bl
 
 
 @pytest.mark.parametrize("team_id", ["blue", "nobody"])
-def test_a_change_of_many_in_another_team_touches_ones_own_no_more_than_theirs(a_caller, connection, blue_ids, team_id):
+def test_a_bulk_change_that_names_another_team_changes_nothing(a_caller, connection, blue_ids, team_id):
     red = a_caller("operator", "red")
     insert(connection, team_id="red")
     insert(connection, team_id="red", status="failed", completed_at=database_now(connection))
@@ -154,14 +154,14 @@ def test_a_change_of_many_in_another_team_touches_ones_own_no_more_than_theirs(a
     assert everything(connection) == before
 
 
-def test_a_change_of_many_reaches_all_of_its_own_team(a_caller, connection, blue_ids):
+def test_a_bulk_change_matches_all_actions_of_the_team(a_caller, connection, blue_ids):
     blue = a_caller("operator", "blue")
 
     assert blue("POST", "/actions/retry", {"all": True}).json["changed"] == 1
     assert blue("POST", "/actions/cancel", {"all": True, "force": True}).json["changed"] == 3
 
 
-def test_a_team_sees_and_touches_its_own(a_caller, blue_ids):
+def test_a_team_can_read_and_change_its_own_actions(a_caller, blue_ids):
     blue = a_caller("operator", "blue")
 
     assert len(blue("GET", "/actions?team_id=blue").json["actions"]) == len(Status)
@@ -173,7 +173,7 @@ def test_a_team_sees_and_touches_its_own(a_caller, blue_ids):
 
 @pytest.mark.parametrize("team_id", ["blue", "nobody"])
 @pytest.mark.parametrize("many", [False, True])
-def test_a_team_creates_only_in_itself(a_caller, connection, team_id, many):
+def test_a_team_creates_actions_only_for_itself(a_caller, connection, team_id, many):
     red = a_caller("operator", "red")
     own = {"action_type": "test:run", "payload": {}}
     other = own | {"team_id": team_id}
@@ -188,7 +188,7 @@ def test_a_team_creates_only_in_itself(a_caller, connection, team_id, many):
     assert connection.execute("select distinct team_id from scheduled_actions").fetchall() == [("red",)]
 
 
-def test_a_key_of_another_teams_action_merges_nothing(a_caller, connection, blue_ids):
+def test_an_action_is_not_merged_into_an_action_of_another_team(a_caller, connection, blue_ids):
     red = a_caller("operator", "red")
     connection.execute("update scheduled_actions set dedup_open = true where id = %s", [blue_ids["pending"]])
 
@@ -198,13 +198,13 @@ def test_a_key_of_another_teams_action_merges_nothing(a_caller, connection, blue
     assert scheduled["team_id"] == "red"
 
 
-def test_ticks_belong_to_no_team(a_caller):
+def test_a_token_of_a_team_cannot_list_ticks(a_caller):
     response = a_caller("admin", "red")("GET", "/ticks")
 
     assert (response.status_code, response.json["code"]) == (403, "forbidden")
 
 
-def test_what_an_action_scheduled_for_another_team_is_not_listed(a_caller, connection):
+def test_scheduled_actions_of_another_team_are_not_listed(a_caller, connection):
     parent = insert(connection, team_id="red")
     mine = insert(connection, team_id="red", scheduled_by=parent)
     insert(connection, team_id="blue", scheduled_by=parent)

@@ -13,7 +13,7 @@ from tests.web.conftest import Api
 UNKNOWN = "0197a000-0000-7000-8000-00000000ffff"
 
 
-def test_a_token_is_shown_once_and_opens(api, client):
+def test_a_new_token_is_returned_once_and_accepted(api, client):
     response = api("POST", "/tokens", {"name": "ci", "role": "operator", "expires_in": "P30D"})
 
     assert response.status_code == 201
@@ -26,13 +26,13 @@ def test_a_token_is_shown_once_and_opens(api, client):
     assert made["hint"] == made["token"][:8]
 
 
-def test_what_a_token_changes_bears_its_name(api, client):
+def test_an_action_records_the_token_that_created_it(api, client):
     token = api("POST", "/tokens", {"name": "ci", "role": "operator"}).json["token"]
 
     assert Api(client, token).schedule()["created_by"] == "token:ci"
 
 
-def test_tokens_are_listed_the_newest_first_page_by_page(api, connection):
+def test_tokens_are_listed_in_pages_newest_first(api, connection):
     made = [str(tokens.create(connection, name=f"t{n}", role="viewer")[0].id) for n in range(3)]
 
     first = api("GET", "/tokens?limit=2").json
@@ -43,7 +43,7 @@ def test_tokens_are_listed_the_newest_first_page_by_page(api, connection):
     assert {"token", "digest"}.isdisjoint(first["tokens"][0])
 
 
-def test_a_revoked_token_stays_to_be_seen_and_opens_nothing(api, client):
+def test_a_revoked_token_is_listed_but_rejected(api, client):
     made = api("POST", "/tokens", {"name": "ci", "role": "viewer"}).json
 
     first, again = api("POST", f"/tokens/{made['id']}/revoke"), api("POST", f"/tokens/{made['id']}/revoke")
@@ -55,7 +55,7 @@ def test_a_revoked_token_stays_to_be_seen_and_opens_nothing(api, client):
 
 
 @pytest.mark.parametrize("token_id", [UNKNOWN, "x", "%00"])
-def test_an_id_of_no_token_is_not_found(api, token_id):
+def test_an_unknown_or_malformed_token_id_is_not_found(api, token_id):
     response = api("POST", f"/tokens/{token_id}/revoke")
 
     assert (response.status_code, response.json["code"]) == (404, "unknown_token")
@@ -77,7 +77,7 @@ def test_an_id_of_no_token_is_not_found(api, token_id):
     ],
     ids=str,
 )
-def test_a_token_that_cannot_be_is_refused_by_name(api, connection, body, field):
+def test_the_error_of_an_invalid_token_request_names_the_field(api, connection, body, field):
     response = api("POST", "/tokens", body)
 
     assert response.status_code == 400
@@ -85,7 +85,7 @@ def test_a_token_that_cannot_be_is_refused_by_name(api, connection, body, field)
     assert connection.execute("select count(*) from scheduled_action_tokens").fetchone() == (0,)
 
 
-def test_an_admin_of_a_team_makes_lists_and_revokes_tokens_of_that_team_alone(api, a_caller, connection):
+def test_an_admin_of_a_team_manages_only_tokens_of_the_team(api, a_caller, connection):
     red = a_caller("admin", "red")
     blue_token, _ = tokens.create(connection, name="blue", role="viewer", team_id="blue")
     wide_token, _ = tokens.create(connection, name="wide", role="viewer")
@@ -102,7 +102,7 @@ def test_an_admin_of_a_team_makes_lists_and_revokes_tokens_of_that_team_alone(ap
     assert all(one["revoked_at"] is None for one in api("GET", "/tokens").json["tokens"])
 
 
-def test_an_end_in_the_past_is_an_end(api, client, connection):
+def test_a_token_that_expires_in_the_past_is_expired(api, client, connection):
     past = (database_now(connection) - timedelta(seconds=1)).isoformat()
 
     made = api("POST", "/tokens", {"name": "ci", "role": "viewer", "expires_at": past}).json
@@ -112,7 +112,7 @@ def test_an_end_in_the_past_is_an_end(api, client, connection):
 
 
 @pytest.mark.parametrize("column", ["created_at", "expires_at", "last_used_at"])
-def test_a_token_that_sql_gave_an_infinite_instant_opens_is_listed_and_is_revoked(api, client, connection, column):
+def test_a_token_with_an_infinite_instant_can_be_used_listed_and_revoked(api, client, connection, column):
     made = api("POST", "/tokens", {"name": "ci", "role": "viewer"}).json
     connection.execute(f"update scheduled_action_tokens set {column} = 'infinity'")
     own = Api(client, made["token"])

@@ -62,7 +62,7 @@ CHANGES = [
 ]
 
 
-def test_changes_of_locked_rows_are_conflicts_with_their_reason_soon(api, locked):
+def test_changes_of_locked_rows_return_a_conflict_within_seconds(api, locked):
     def change(one):
         method, path, body = one
         began = time.monotonic()
@@ -77,7 +77,7 @@ def test_changes_of_locked_rows_are_conflicts_with_their_reason_soon(api, locked
     assert max(seconds for _, seconds in answers) < SOON
 
 
-def test_explain_names_the_holder_of_a_lock_and_its_age(api, connection, database_url):
+def test_explain_names_the_process_that_locks_a_row(api, connection, database_url):
     action_id = api.schedule()["id"]
     connection.execute(
         "insert into scheduled_action_ticks (id, started_at, lease_expires_at)"
@@ -94,7 +94,7 @@ def test_explain_names_the_holder_of_a_lock_and_its_age(api, connection, databas
     assert api("GET", f"/actions/{action_id}/explain").json["code"] != "row_locked"
 
 
-def test_an_action_that_is_not_due_says_who_has_locked_its_row_too(api, locked):
+def test_explain_names_the_process_that_locks_the_row_of_an_action_that_is_not_due(api, locked):
     found = api("GET", f"/actions/{locked['action']}/explain").json
 
     assert found["code"] == "not_due"
@@ -102,7 +102,7 @@ def test_an_action_that_is_not_due_says_who_has_locked_its_row_too(api, locked):
     assert found["details"]["locked_since"] is not None
 
 
-def test_a_bulk_change_leaves_locked_rows_out_and_is_answered_soon(api, connection, database_url):
+def test_a_bulk_change_skips_locked_rows_within_seconds(api, connection, database_url):
     ids = [api.schedule(delay="P1D", payload={"n": n})["id"] for n in range(12)]
     with psycopg.connect(database_url) as holder:
         holder.execute("select from scheduled_actions where id <> %s for update", [ids[5]])
@@ -113,7 +113,7 @@ def test_a_bulk_change_leaves_locked_rows_out_and_is_answered_soon(api, connecti
     assert response.json["changed"] == 1, response.text
 
 
-def test_requests_beyond_the_threads_of_the_api_are_refused_at_once_and_health_and_cron_are_answered(a_runtime):
+def test_requests_beyond_the_thread_limit_are_rejected_while_health_and_cron_respond(a_runtime):
     runtime = a_runtime(SCHEDULED_ACTIONS_HTTP_THREADS="4")
     client = application(runtime).test_client()
     api = Api(client, ADMIN_TOKEN)
@@ -137,10 +137,10 @@ def test_requests_beyond_the_threads_of_the_api_are_refused_at_once_and_health_a
 
 
 @pytest.mark.parametrize(("http_threads", "limit"), [(1, 1), (2, 1), (3, 1), (4, 2), (8, 6), (64, 62)])
-def test_two_threads_are_left_to_health_and_cron(http_threads, limit):
+def test_two_threads_are_reserved_for_health_and_cron(http_threads, limit):
     assert RequestThreads(http_threads).limit == limit
 
 
-def test_without_gunicorn_the_setting_counts(a_runtime):
+def test_the_setting_determines_the_thread_limit_without_gunicorn(a_runtime):
     assert threads_of_gunicorn() is None
     assert a_runtime().request_threads.limit == 6

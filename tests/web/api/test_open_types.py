@@ -179,7 +179,7 @@ def stored(connection) -> list[Any]:
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: " ".join(map(str, door)))
-def test_every_field_that_starts_an_action_takes_only_types_that_are_open_to_the_token(
+def test_every_field_with_an_action_type_accepts_only_types_that_are_open_to_the_token(
     team, operator, runtime, connection, door
 ):
     method, path, field = door
@@ -205,7 +205,7 @@ def test_every_field_that_starts_an_action_takes_only_types_that_are_open_to_the
         assert answer.status_code in {200, 201}, answer.text
 
 
-def test_what_application_code_schedules_for_a_team_runs_although_its_type_is_closed(team, runtime, connection):
+def test_application_code_can_schedule_closed_types_for_a_team(team, runtime, connection):
     after = [{"action_type": CLOSED, "payload": {}}]
     new = NewAction(action_type=CLOSED, payload={}, team_id="red", on_success=after)
     action_id = runtime.scheduler.schedule_action(new).id
@@ -219,7 +219,7 @@ def test_what_application_code_schedules_for_a_team_runs_although_its_type_is_cl
     assert row(connection, action_id)["status"] == row(connection, of_sql)["status"] == "completed"
 
 
-def test_a_team_operates_its_actions_and_schedules_of_closed_types_without_touching_what_they_do(team, runtime):
+def test_a_team_can_change_its_resources_of_closed_types_except_their_types_and_payloads(team, runtime):
     one = made_by_code(runtime, "/actions", CLOSED)
     series = made_by_code(runtime, "/schedules", CLOSED)
     licence = made_by_code(runtime, "/deadlines", CLOSED)
@@ -237,7 +237,7 @@ def test_a_team_operates_its_actions_and_schedules_of_closed_types_without_touch
     assert [one.status_code for one in answers] == [200] * len(answers), [one.text for one in answers]
 
 
-def test_a_team_emits_events_and_delivers_only_to_endpoints_of_its_own(team, operator, runtime, connection):
+def test_a_team_can_emit_events_only_to_its_own_endpoints(team, operator, runtime, connection):
     _, secret = tokens.create(connection, name="blue", role="operator", team_id="blue")
     blue = Api(team.client, secret)
     own, theirs, of_all = (
@@ -264,13 +264,13 @@ def test_a_team_emits_events_and_delivers_only_to_endpoints_of_its_own(team, ope
 
 
 @pytest.mark.parametrize("action_type", ["webhook:send", "email:send", "billing:check-renewals", "for_each:run"])
-def test_of_the_starters_types_only_events_are_open_to_teams(action_type):
+def test_only_webhook_events_of_the_included_handlers_are_open_to_teams(action_type):
     shipped = Registry.load(ROOT)
 
     assert shipped.options(action_type).open_to_teams is (action_type == "webhook:send")
 
 
-def test_the_list_of_types_says_which_the_token_may_schedule(team, operator):
+def test_the_list_of_action_types_marks_those_that_the_token_may_schedule(team, operator):
     def schedulable(caller):
         return {one["action_type"] for one in caller("GET", "/action-types").json["action_types"] if one["schedulable"]}
 
@@ -278,7 +278,7 @@ def test_the_list_of_types_says_which_the_token_may_schedule(team, operator):
     assert schedulable(operator) == {OPEN, ROWS, "webhook:send", CLOSED, "email:send"}
 
 
-def test_options_of_for_each_name_no_other_type_or_team(operator, team):
+def test_options_of_for_each_cannot_set_a_type_payload_or_team(operator, team):
     for options in ({"action_type": INTERNAL}, {"payload": {}}, {"team_id": "blue"}, {"requester": None}):
         payload = {"query": "carts", "action_type": OPEN, "key": "id", "options": options}
 

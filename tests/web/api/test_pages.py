@@ -101,7 +101,7 @@ def rows_of(document):
 
 
 @pytest.mark.parametrize("path", sorted(LISTS))
-def test_next_cursor_is_null_on_the_last_page_also_when_it_is_full(api, connection, path):
+def test_next_cursor_is_null_on_a_full_last_page(api, connection, path):
     address = fill(api, connection, path)
     begin = f"{address}{'&' if '?' in address else '?'}"
 
@@ -114,7 +114,7 @@ def test_next_cursor_is_null_on_the_last_page_also_when_it_is_full(api, connecti
     assert second["next_cursor"] is None
 
 
-def test_a_page_of_the_most_rows_is_answered(api):
+def test_a_page_can_have_a_hundred_rows(api):
     for path in sorted(one for one in LISTS - {"/calendar"} if "{" not in one):
         assert api("GET", f"{path}?limit=100").status_code == 200, path
         assert api("GET", f"{path}?limit=101").status_code == 400, path

@@ -106,7 +106,7 @@ def through_sql(connection, action_type, payload, *, team_id=None, condition=Non
 # -- deadlines of other teams
 
 
-def test_a_guard_that_names_another_teams_deadline_holds_nothing_and_proves_nothing(project, connection, mailbox):
+def test_a_guard_with_a_deadline_of_another_team_is_treated_as_unknown(project, connection, mailbox):
     due_at = datetime(2099, 1, 1, tzinfo=UTC)
     told = {"reminders": ["1 day before"], "recipients": "ann@example.org", "team_id": "blue"}
     theirs, _ = project.deadlines.set({**DUE, **told, "due_at": due_at})
@@ -133,7 +133,7 @@ INSIDE = ("http://127.0.0.1:9/x", "https://127.0.0.1:9/x", "https://10.0.0.1/x",
 
 
 @pytest.mark.parametrize("address", INSIDE)
-def test_addresses_that_a_token_gives_lead_to_the_public_internet(callers, project, connection, address):
+def test_addresses_from_a_token_must_be_on_the_public_internet(callers, project, connection, address):
     made, _ = project.deadlines.set({
         **DUE, "due_at": datetime(2099, 1, 1, tzinfo=UTC), "team_id": "red", "recipients": "ann@example.org"
     })  # fmt: skip
@@ -165,7 +165,7 @@ def test_addresses_that_a_token_gives_lead_to_the_public_internet(callers, proje
         {"email": "ann@example.org", "deputy": "json://127.0.0.1:9/x"},
     ],
 )  # fmt: skip
-def test_a_deputy_is_checked_as_a_recipient_is(team, connection, deputy):
+def test_a_deputy_is_validated_like_a_recipient(team, connection, deputy):
     person = {"email": "ann@example.org", "away_until": "2098-01-01T00:00:00Z", "deputy": deputy}
 
     answers = [
@@ -180,7 +180,7 @@ def test_a_deputy_is_checked_as_a_recipient_is(team, connection, deputy):
     assert connection.execute("select count(*) from scheduled_action_deadlines").fetchone() == (0,)
 
 
-def test_notices_that_a_token_asked_for_never_reach_networks_of_the_settings(project, connection):
+def test_notifications_of_tokens_and_teams_never_reach_private_networks(project, connection):
     with a_receiver() as (place, posts):
         notice = {"to": f"http://{place}/x", "subject": "x", "text": "x"}
         of_code = through_sql(connection, "notification:send", notice)
@@ -192,7 +192,7 @@ def test_notices_that_a_token_asked_for_never_reach_networks_of_the_settings(pro
     assert len(posts) == 1
 
 
-def test_a_deadline_whose_people_a_token_named_reaches_the_public_internet_only(project, operator):
+def test_a_deadline_with_recipients_from_a_token_reaches_only_the_public_internet(project, operator):
     due = {**DUE, "due_at": datetime(2099, 1, 1, tzinfo=UTC), "recipients": "http://127.0.0.1:9/x"}
     of_code, _ = project.deadlines.set(due)
 
@@ -210,7 +210,7 @@ def test_a_deadline_whose_people_a_token_named_reaches_the_public_internet_only(
 # -- named channels
 
 
-def test_named_channels_are_closed_to_teams_unless_the_settings_open_them(team, operator, project, mailbox):
+def test_a_team_can_use_only_channels_that_the_settings_open(team, operator, project, mailbox):
     def told(caller, to):
         deadline = caller("POST", "/deadlines", DUE | {"recipients": [to]})
         notice = caller("POST", "/notifications", {"recipients": [to], "text": "x"})
@@ -228,7 +228,7 @@ def test_named_channels_are_closed_to_teams_unless_the_settings_open_them(team, 
     assert sorted(mail["To"] for mail in mails(mailbox)) == ["ops@example.org"] * 3 + ["support@example.org"]
 
 
-def test_a_channel_that_is_closed_meanwhile_sends_nothing_more_of_a_team(project, connection, mailbox):
+def test_a_stored_notification_of_a_team_fails_if_its_channel_is_closed(project, connection, mailbox):
     notices = [{"to": to, "subject": "x", "text": "x", "reach": "team"} for to in ("ops", "support")]
     ids = [through_sql(connection, "notification:send", one, team_id="red") for one in notices]
     project.processor.tick()
@@ -244,7 +244,7 @@ def asks(url):
     return {"kind": "http", "url": url}
 
 
-def test_conditions_of_tokens_and_of_teams_ask_the_public_internet_only(callers, project, connection):
+def test_conditions_of_tokens_and_teams_query_only_the_public_internet(callers, project, connection):
     inside = asks("http://127.0.0.1:9/x")
     for caller in callers:
         for condition in (inside, {"wait": {"any": [{"not": inside}]}}):
@@ -263,7 +263,7 @@ def test_conditions_of_tokens_and_of_teams_ask_the_public_internet_only(callers,
     assert asked.json["condition"]["all"][0]["reach"] == "public"
 
 
-def test_what_is_stored_asks_networks_of_the_settings_only_for_code_without_a_team(project, connection):
+def test_only_conditions_from_code_without_a_team_query_private_networks(project, connection):
     with a_receiver() as (place, _):
         inside = asks(f"http://{place}/x") | {"status": 501}
         of_code = through_sql(connection, "shop:open", {}, condition=inside)
@@ -275,7 +275,7 @@ def test_what_is_stored_asks_networks_of_the_settings_only_for_code_without_a_te
     assert [row(connection, one)["status"] for one in (of_team, of_token)] == ["failed", "failed"]
 
 
-def test_conditions_that_a_token_gives_to_each_row_ask_the_public_internet_only(project, operator, connection):
+def test_conditions_of_for_each_from_a_token_query_only_the_public_internet(project, operator, connection):
     later = {"kind": "time_elapsed", "seconds": 9}
     waits = {"wait": {"all": [later, asks("https://example.com/x")]}}
     follow_up = {"action_type": "shop:open", "condition": {**waits, "on_timeout": [{"action_type": "shop:open"}]}}
@@ -297,7 +297,7 @@ def test_conditions_that_a_token_gives_to_each_row_ask_the_public_internet_only(
 # -- named queries
 
 
-def test_a_team_uses_only_queries_that_bind_the_team_or_are_shared(team, operator, project):
+def test_a_team_can_use_only_queries_that_bind_the_team_or_are_shared(team, operator, project):
     def asked(caller, name, **more):
         condition = {"kind": "query", "name": name}
         rows = {"query": name, "action_type": "shop:open", "key": "id"}

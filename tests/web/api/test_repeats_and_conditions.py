@@ -61,7 +61,7 @@ def api(a_runtime):
     return Api(application(a_runtime(SCHEDULED_ACTIONS_ENCRYPTION_KEY=key)).test_client(), ADMIN_TOKEN)
 
 
-def test_every_change_of_a_stored_object_takes_if_match():
+def test_every_change_of_a_resource_accepts_if_match():
     lacking = {
         name
         for name, operation in OPERATIONS.items()
@@ -74,7 +74,7 @@ def test_every_change_of_a_stored_object_takes_if_match():
     assert lacking == set()
 
 
-def test_every_post_that_creates_or_runs_takes_an_idempotency_key():
+def test_every_post_that_creates_or_runs_accepts_an_idempotency_key():
     lacking = {
         name
         for name, operation in OPERATIONS.items()
@@ -86,7 +86,7 @@ def test_every_post_that_creates_or_runs_takes_an_idempotency_key():
 
 
 @pytest.mark.parametrize("path", MAKING)
-def test_what_has_a_secret_is_made_once_and_its_secret_is_not_kept_for_the_repeat(api, connection, path):
+def test_a_replayed_response_does_not_contain_the_secret(api, connection, path):
     body, secret = MAKING[path]
 
     first = api("POST", path, body, headers={"Idempotency-Key": "k-1"})
@@ -99,7 +99,7 @@ def test_what_has_a_secret_is_made_once_and_its_secret_is_not_kept_for_the_repea
     assert first.json[secret] not in kept
 
 
-def test_a_schedule_is_run_and_backfilled_once_for_one_key(api, connection):
+def test_a_schedule_is_run_and_backfilled_once_per_key(api, connection):
     schedule = api("POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "daily"}).json["id"]
     past = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-03T00:00:00Z"}
 
@@ -114,7 +114,7 @@ def test_a_schedule_is_run_and_backfilled_once_for_one_key(api, connection):
 
 
 @pytest.mark.parametrize(("what", "status"), [("retry", "failed"), ("run", "pending")])
-def test_an_action_is_retried_or_run_only_as_it_was_seen_and_once_for_one_key(api, connection, what, status):
+def test_retry_and_run_check_if_match_and_are_executed_once_per_key(api, connection, what, status):
     ended = {} if status == "pending" else {"completed_at": "2026-01-01T00:00:00Z"}
     action_id = insert(connection, status=status, scheduled_at="2090-01-01T00:00:00Z", **ended)
     etag = api("GET", f"/actions/{action_id}").headers["ETag"]
@@ -130,7 +130,7 @@ def test_an_action_is_retried_or_run_only_as_it_was_seen_and_once_for_one_key(ap
     assert both[0].json == both[1].json
 
 
-def test_a_fact_is_changed_only_as_it_was_seen(api):
+def test_a_change_of_a_fact_with_an_outdated_etag_is_rejected(api):
     path = "/facts/invoice/17/state"
     etag = api("PUT", path, {"value": "open"}).headers["ETag"]
     assert api("PUT", path, {"value": "open"}).headers["ETag"] == etag
@@ -148,7 +148,7 @@ def test_a_fact_is_changed_only_as_it_was_seen(api):
     assert api("DELETE", path, headers={"If-Match": changed.headers["ETag"]}).status_code == 200
 
 
-def test_an_endpoint_is_changed_only_as_it_was_set(api, connection):
+def test_a_change_of_an_endpoint_with_an_outdated_etag_is_rejected(api, connection):
     body, _ = MAKING["/webhooks/endpoints"]
     path = f"/webhooks/endpoints/{api('POST', '/webhooks/endpoints', body).json['id']}"
     etag = api("GET", path).headers["ETag"]

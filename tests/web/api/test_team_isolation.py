@@ -208,7 +208,7 @@ def near(ids: dict[str, str], path: str) -> list[tuple[str, str]]:
 ONE = sorted({(route.method, route.path) for route in ROUTES if "{id}" in route.path})
 
 
-def test_another_teams_id_answers_as_one_that_never_was_on_every_route(world):
+def test_on_every_route_an_id_of_another_team_is_indistinguishable_from_an_unknown_id(world):
     ids, _ = create_resources(world.caller("blue"), world.connection, team_id="blue")
     red = world.caller("red")
     before = world.rows()
@@ -226,7 +226,7 @@ def test_another_teams_id_answers_as_one_that_never_was_on_every_route(world):
     assert world.rows() == before
 
 
-def test_a_locked_row_of_another_team_is_neither_waited_for_nor_told(world):
+def test_a_locked_row_of_another_team_does_not_change_a_response(world):
     ids, _ = create_resources(world.caller("blue"), world.connection, team_id="blue")
     red = world.caller("red")
     seen = {"headers": {"If-Match": '"x"'}}
@@ -245,7 +245,7 @@ def test_a_locked_row_of_another_team_is_neither_waited_for_nor_told(world):
                     assert answer == never, (route, what)
 
 
-def test_a_method_that_is_no_route_tells_nothing_of_an_id(world):
+def test_the_response_to_an_unsupported_method_does_not_depend_on_the_id(world):
     ids, _ = create_resources(world.caller("blue"), world.connection, team_id="blue")
     red = world.caller("red")
 
@@ -256,7 +256,7 @@ def test_a_method_that_is_no_route_tells_nothing_of_an_id(world):
                 assert told(red(method, filled(path, ids[what])), ids[what]) == never, (method, path, what)
 
 
-def test_another_teams_id_answers_as_one_that_never_was_wherever_it_stands(world):
+def test_in_bodies_and_queries_an_id_of_another_team_is_indistinguishable_from_an_unknown_id(world):
     ids, _ = create_resources(world.caller("blue"), world.connection, team_id="blue")
     red = world.caller("red")
     before = world.rows("blue")
@@ -271,7 +271,7 @@ def test_another_teams_id_answers_as_one_that_never_was_wherever_it_stands(world
     assert world.rows("blue") == before
 
 
-def test_another_teams_id_answers_as_one_that_never_was_on_every_page(world):
+def test_on_every_page_an_id_of_another_team_is_indistinguishable_from_an_unknown_id(world):
     ids, _ = create_resources(world.caller("blue"), world.connection, team_id="blue")
     person = world.person(world.caller("red"))
     csrf = person.csrf("/schedules/new")
@@ -316,7 +316,7 @@ def everything(world: World, api: Api, feed: str) -> dict[str, Any]:
     return seen
 
 
-def test_a_team_lives_in_the_same_world_whether_or_not_another_is_there(a_world):
+def test_everything_that_a_team_can_read_is_independent_of_other_teams(a_world):
     alone, shared = a_world(), a_world()
     set_clock(shared.connection, NOW - timedelta(hours=1))
     create_resources(shared.caller("blue"), shared.connection, team_id="blue")
@@ -342,7 +342,7 @@ def test_a_team_lives_in_the_same_world_whether_or_not_another_is_there(a_world)
     assert {where: (quiet[1][where], seen) for where, seen in busy[1].items() if seen != quiet[1][where]} == {}
 
 
-def test_what_another_team_does_with_its_own_changes_nothing_of_ours(world):
+def test_changes_by_one_team_do_not_change_rows_of_another(world):
     red, blue = world.caller("red"), world.caller("blue")
     create_resources(red, world.connection, team_id="red")
     create_resources(blue, world.connection, team_id="blue")
@@ -366,7 +366,7 @@ def test_what_another_team_does_with_its_own_changes_nothing_of_ours(world):
 
 
 @pytest.mark.parametrize("action_type", ["reminder:send", "escalation:send", "deadline:miss", "deadline:renew"])
-def test_an_action_of_ours_that_names_another_teams_deadline_finds_none(world, action_type):
+def test_an_action_cannot_use_a_deadline_of_another_team(world, action_type):
     red, blue = world.caller("red"), world.caller("blue")
     due = {"target": TARGET, "due_at": (NOW + timedelta(minutes=1)).isoformat(), "recurrence": "daily"}
     told = {"reminders": ["1 hour before"], "recipients": ["ann@example.org"]}

@@ -51,7 +51,7 @@ def lose(connection, count, *, endpoint, team_id=None):
     )
 
 
-def test_an_endpoint_is_made_shown_changed_rotated_and_deleted(api):
+def test_an_endpoint_is_created_read_updated_rotated_and_deleted(api):
     answered = api(
         "POST", "/webhooks/endpoints",
         {
@@ -86,7 +86,7 @@ def test_an_endpoint_is_made_shown_changed_rotated_and_deleted(api):
     assert api("GET", path).status_code == 404
 
 
-def test_without_a_key_making_one_is_refused_with_the_reason(a_runtime):
+def test_an_endpoint_cannot_be_created_without_an_encryption_key(a_runtime):
     api = Api(application(a_runtime()).test_client(), ADMIN_TOKEN)
 
     answered = api("POST", "/webhooks/endpoints", {"url": URL})
@@ -111,7 +111,7 @@ def test_without_a_key_making_one_is_refused_with_the_reason(a_runtime):
         ({"enabled": None}, "enabled", "boolean"),
     ],
 )
-def test_a_refusal_names_the_field_and_repeats_no_secret(api, settings, field, message):
+def test_the_error_of_an_invalid_setting_names_the_field_and_repeats_no_secret(api, settings, field, message):
     answered = api("POST", "/webhooks/endpoints", {"url": URL} | settings)
 
     assert answered.status_code == 400, answered.text
@@ -122,7 +122,7 @@ def test_a_refusal_names_the_field_and_repeats_no_secret(api, settings, field, m
     assert "s3cret" not in answered.text
 
 
-def test_endpoints_are_listed_page_by_page(api):
+def test_endpoints_are_listed_in_pages(api):
     ids = [made(api)["id"] for _ in range(3)]
 
     first = api("GET", "/webhooks/endpoints?limit=2").json
@@ -133,7 +133,7 @@ def test_endpoints_are_listed_page_by_page(api):
     assert second["next_cursor"] is None
 
 
-def test_a_team_sees_and_touches_its_own_alone(api, of, connection):
+def test_a_team_can_read_and_change_only_its_own_endpoints_and_deliveries(api, of, connection):
     blue, red = of("operator", "blue"), of("operator", "red")
     own = made(blue)
     nobodys = made(api)
@@ -165,7 +165,7 @@ def test_a_team_sees_and_touches_its_own_alone(api, of, connection):
     assert blue("POST", f"/webhooks/deliveries/{delivery['id']}/replay").status_code == 202
 
 
-def test_who_only_looks_changes_nothing(api, of):
+def test_a_viewer_cannot_change_endpoints(api, of):
     endpoint = made(api)
     viewer = of("viewer")
     path = f"/webhooks/endpoints/{endpoint['id']}"
@@ -179,7 +179,7 @@ def test_who_only_looks_changes_nothing(api, of):
         assert viewer(method, where, body).status_code == 403
 
 
-def test_a_test_event_is_a_delivery(api):
+def test_a_test_event_creates_a_delivery(api):
     endpoint = made(api)
 
     answered = api("POST", f"/webhooks/endpoints/{endpoint['id']}/test")
@@ -192,7 +192,7 @@ def test_a_test_event_is_a_delivery(api):
     assert api("POST", f"/webhooks/deliveries/{shown['id']}/replay").status_code == 409
 
 
-def test_a_delivery_by_other_hands_can_be_shown(api, connection):
+def test_a_delivery_inserted_with_sql_is_listed(api, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, payload, status, scheduled_at, result, history) values"
         " ('webhook:send', '{\"endpoint\": \"crm\"}', 'completed', 'infinity', '{\"status\": \"fine\"}',"
@@ -205,7 +205,7 @@ def test_a_delivery_by_other_hands_can_be_shown(api, connection):
     assert len(answered.json["deliveries"][0]["attempt_log"]) == 2
 
 
-def test_lost_deliveries_are_recovered_call_by_call(api, connection):
+def test_failed_deliveries_are_recovered_in_batches(api, connection):
     endpoint = made(api)
     lose(connection, 5, endpoint=endpoint["id"])
     since = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
@@ -223,7 +223,7 @@ def test_lost_deliveries_are_recovered_call_by_call(api, connection):
     assert connection.execute("select distinct status from webhook_deliveries").fetchall() == [("pending",)]
 
 
-def test_what_was_missed_is_replayed_call_by_call(api, connection):
+def test_missed_events_are_replayed_in_batches(api, connection):
     endpoint = made(api, patterns=["task:*"])
     connection.execute(
         "insert into scheduled_actions (action_type, payload, status, scheduled_at, completed_at, result)"
@@ -248,11 +248,11 @@ def test_what_was_missed_is_replayed_call_by_call(api, connection):
     [{}, {"from": "yesterday"}, {"from": "2026-01-01T00:00:00"}, {"from": "2026-01-01T00:00:00Z", "limit": 0},
      {"from": "2026-01-01T00:00:00Z", "cursor": "pending_5"}],
 )  # fmt: skip
-def test_a_recovery_that_cannot_be_is_refused(api, body):
+def test_an_invalid_recovery_is_rejected(api, body):
     assert api("POST", "/webhooks/deliveries/recover", body).status_code == 400
 
 
-def test_event_types_are_listed_with_what_they_tell(api, of, connection):
+def test_event_types_are_listed_by_team(api, of, connection):
     connection.execute("insert into webhook_event_types (team_id, event) values ('blue', 'task:made'), ('red', 'x:y')")
 
     assert [one["event"] for one in api("GET", "/webhooks/events").json["events"]] == ["task:made", "x:y"]
