@@ -71,7 +71,7 @@ def test_a_failed_action_is_found_and_retried_by_the_keyboard_alone(painted, a_h
     expect(page.locator(".why")).to_contain_text("CardDeclined")
     for _ in range(60):
         page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.textContent") == "Retry":
+        if page.evaluate("document.activeElement.textContent") == "Retry action":
             break
     page.keyboard.press("Enter")
 
@@ -89,7 +89,7 @@ def test_every_button_of_an_action_works(site, a_holder, connection):
     page.get_by_label("Priority").fill("-3")
     page.get_by_label("JSON", exact=True).fill('{"n": 2}')
     assert viewer.faults() == []
-    viewer.presses("Save")
+    viewer.presses("Save changes")
     expect(page.get_by_role("status")).to_have_text("Saved.")
     viewer.presses("Run now")
     expect(page.locator(".timeline")).to_contain_text("by token:operator of tests: scheduled_at")
@@ -102,10 +102,10 @@ def test_every_button_of_an_action_works(site, a_holder, connection):
     page.get_by_role("textbox", name="Reason").fill("not needed any more")
     viewer.presses("Cancel action")
     expect(page.locator(".why")).to_contain_text("not needed any more")
-    viewer.presses("Retry")
+    viewer.presses("Retry action")
     connection.execute("update scheduled_actions set status = 'failed', completed_at = now() where id = %s", [second])
     page.reload()
-    viewer.presses("Delete")
+    viewer.presses("Delete action")
     expect(page.get_by_role("status")).to_contain_text("deleted")
 
     changed = row(connection, first)
@@ -121,7 +121,7 @@ def test_a_viewer_sees_no_buttons(painted, a_holder, connection):
     for path in ("", "/actions", f"/actions/{action_id}", "/ticks", "/action-types/search:index"):
         viewer.opens(path)
         buttons = viewer.page.locator("main button").all_inner_texts()
-        assert set(buttons) <= {"Filter"}, path
+        assert set(buttons) <= {"Filter actions"}, path
     assert viewer.opens(f"/actions/{action_id}/edit").status == 403
 
 
@@ -133,10 +133,10 @@ def test_an_action_due_very_soon_shows_that_it_is_locked(site, a_holder, connect
     viewer.opens(f"/actions/{action_id}/edit")
 
     viewer.page.get_by_label("Priority").fill("5")
-    viewer.presses("Save")
+    viewer.presses("Save changes")
     expect(viewer.page.get_by_role("alert")).to_contain_text("locked")
     viewer.page.get_by_label("Change the action although it is locked").check()
-    viewer.presses("Save")
+    viewer.presses("Save changes")
 
     assert row(connection, action_id)["priority"] == 5
 

@@ -1,6 +1,6 @@
 """Sign callers in and out with API tokens; sessions are signed cookies without the token, which scripts cannot read.
 
-A session has the digest of a token with its role and team, so it ends when the token is revoked, expires or changes.
+A session holds the digest, role and team of its token, so it ends when the token is revoked, expires or changes.
 The keys of the signatures are derived from `ADMIN_TOKEN`, so a session ends when the value that signed its cookie is no
 longer accepted. The database stores the sessions that were signed out, at least until their cookies expire.
 """
@@ -108,7 +108,11 @@ class AuthController:
         return session, caller
 
     def sign_in_first(self, base: str) -> Response:
-        """Redirect to the sign-in form, which leads back to a page requested with GET; make htmx reload the page."""
+        """Redirect to the sign-in form, which leads back to a page requested with GET; let htmx reload its page.
+
+        Args:
+            base: The path of the dashboard on this host.
+        """
         if "HX-Request" in request.headers:
             # A partial refresh cannot show the form: reload the whole page.
             return Response(status=HTTPStatus.NO_CONTENT, headers={"HX-Refresh": "true"})
@@ -117,6 +121,10 @@ class AuthController:
 
     def login(self, base: str, frame: PageContext) -> Response:
         """Show the sign-in form; for POST, sign the caller in, or show the form again with the error.
+
+        Args:
+            base: The path of the dashboard on this host.
+            frame: The frame of the form's page, whose CSRF token is set.
 
         Raises:
             NotConfigured: `ADMIN_TOKEN` is not set or too short.
@@ -130,7 +138,8 @@ class AuthController:
                 check_csrf(csrf, request.form.get("csrf", ""))
                 return self._sign_in(base, wanted)
             except (Unauthorized, TooManyAttempts, FormExpired) as error:
-                problem = str(error)
+                # The API's hint names a command, which a visitor may not be able to run.
+                problem = re.sub(r"(?s)^(invalid or expired token):.*", r"\1", str(error))
                 status = HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, TooManyAttempts) else HTTPStatus.UNAUTHORIZED
         frame.csrf = csrf or secrets.token_urlsafe(16)
         view = View("login.html", {"problem": problem, "wanted": wanted[:_NEXT_MOST]})
@@ -177,7 +186,7 @@ class AuthController:
 
     def _serializer(self, purpose: str) -> URLSafeTimedSerializer:
         return URLSafeTimedSerializer(
-            # The last value signs.
+            # Every value verifies; the last one signs.
             [_key(value) for value in self._runtime.config.admin_token.accepted],
             salt=purpose.encode(),
             signer_kwargs={"key_derivation": "hmac", "digest_method": hashlib.sha256},
@@ -210,7 +219,7 @@ def below(base: str) -> str:
 
 
 def inside(base: str, wanted: str) -> str:
-    """Return the URL of `wanted`, a path below the dashboard; the URL of the overview if the path is invalid."""
+    """Return the URL of the page at `wanted`, a path below `base`; the URL of the overview for any other text."""
     path = wanted.partition("?")[0]
     is_valid = len(wanted) <= _NEXT_MOST and _INSIDE.fullmatch(wanted) and wanted != "/"
     return base + wanted if is_valid and not any(part in path for part in _NOT_IN_A_PATH) else base or "/"
@@ -225,7 +234,7 @@ def set_cookie(response: Response, name: str, value: str, base: str, *, seconds:
     """Set a cookie of the dashboard: HttpOnly, SameSite=Lax, and Secure with https.
 
     Args:
-        response: Gets the header.
+        response: The response that gets the header.
         name: The name of the cookie.
         value: The value of the cookie.
         base: The path of the dashboard on this host.

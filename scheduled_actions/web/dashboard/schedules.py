@@ -129,11 +129,11 @@ def preview(context: RequestContext) -> View:
 
 
 def next_run(schedule: Document) -> str:
-    """Describe the next run at the end of a message: ` Next: Tue 24 Nov 09:30 Berlin.`; empty without a planned run."""
+    """Return the sentence that ends a message, ` Next run: Tue 24 Nov 09:30 Berlin.`; empty without a planned run."""
     at = schedule.next_occurrence_at
     if at is None or schedule.status != "active":
         return ""
-    return f" Next: {short(at, schedule.timezone)} {schedule.timezone.rpartition('/')[2].replace('_', ' ')}."
+    return f" Next run: {short(at, schedule.timezone)} {schedule.timezone.rpartition('/')[2].replace('_', ' ')}."
 
 
 def short(at: datetime, timezone: str) -> str:

@@ -37,7 +37,7 @@ _LATEST = 20
 _ENDED = (Status.COMPLETED, Status.FAILED, Status.SKIPPED, Status.CANCELLED)
 #: How long the previous secret may stay valid, in seconds: a day, a week, or not at all.
 _GRACE_SECONDS = ("86400", "604800", "0")
-KINDS = {"lost": "Failed or skipped deliveries", "missed": "Missed events: without a delivery to the endpoint"}
+KINDS = {"lost": "Failed or skipped deliveries", "missed": "Missed events (without a delivery to the endpoint)"}
 _USUAL = timedelta(days=1)
 #: After this number of deliveries or of API calls, a request ends; the last call may exceed the number.
 _BATCH, _STEPS = 500, 5
@@ -231,7 +231,7 @@ def show_delivery(context: RequestContext) -> View:
 
 
 def list_events(context: RequestContext) -> View:
-    """Show the event types that are declared in the settings, emitted by a watched table, or were emitted before."""
+    """Show the event types that are declared in the settings, that a watched table emits, or that have been emitted."""
     return View("event_types.html", {"events": context.call("GET", "/webhooks/events").events})
 
 

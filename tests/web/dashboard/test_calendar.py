@@ -159,7 +159,7 @@ def test_each_view_has_its_days_and_steps(admin_person, api, view, first, count)
 
 
 def test_an_agenda_lists_the_days_with_entries(admin_person, api, connection):
-    assert "Nothing on these days" in admin_person.opens("/calendar?view=agenda").text
+    assert "No entries on these days" in admin_person.opens("/calendar?view=agenda").text
 
     insert(connection, action_type="email:send", scheduled_at=NOW + 3 * DAY)
 
@@ -264,6 +264,6 @@ def test_empty_days_say_so_and_offer_other_views(admin_person, view):
     alone = admin_person.opens(f"/calendar?view={view}").text
     of_a_team = admin_person.opens(f"/calendar?view={view}&team_id=blue").text
 
-    assert "Nothing on these days" in alone
+    assert "No entries on these days" in alone
     assert "Open the schedules" in alone
     assert "Clear the filters" in unescape(of_a_team)

@@ -280,6 +280,6 @@ def test_the_form_of_a_new_schedule_chooses_no_action_type_by_itself(admin_perso
     text = admin_person.opens("/schedules/new").text
     chosen = admin_person.opens("/schedules/new?action_type=test:run").text
 
-    assert '<option value="">Choose one</option>' in text
+    assert '<option value="">Choose an action type</option>' in text
     assert " selected>test:" not in text
     assert "<option selected>test:run</option>" in chosen

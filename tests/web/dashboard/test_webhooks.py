@@ -279,7 +279,7 @@ def test_the_pages_of_a_failing_endpoint_offer_to_send_waiting_deliveries(admin_
 
     assert button not in before
     assert button in shown
-    assert "2 deliveries are pending" in recovery
+    assert "2 deliveries are waiting to be sent" in recovery
     assert button in recovery
 
 

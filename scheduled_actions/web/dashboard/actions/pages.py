@@ -1,4 +1,4 @@
-"""List and show actions; run, retry, cancel and delete one action, or retry and cancel all that match filters."""
+"""List and show actions; run, retry, cancel and delete single actions; retry and cancel all that match filters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ _DOCUMENTS = ("payload", "result", "state", "metadata", "history", "condition", 
 _FOLLOW_UPS = 20
 #: Maximum number of actions that one step of a bulk change processes.
 _STEP = 500
-_RUN_NOW = "Press `Run now` to run the action with the next tick"
-_RETRY = "Press `Retry` to run the action again"
+_RUN_NOW = "Press `Run now` to run the action on the next tick"
+_RETRY = "Press `Retry action` to run the action again"
 #: Remedies for the page; those of the explanation contain CLI commands.
 _REMEDIES = {
     Code.FAILED: f"Fix the cause. {_RETRY}",
@@ -44,7 +44,7 @@ _REMEDIES = {
     Code.SKIPPED: _RETRY,
     Code.WAITING_FOR_RETRY: f"Fix the cause before then. {_RUN_NOW}",
     Code.SNOOZED: _RUN_NOW,
-    Code.CONDITION_NOT_MET: "Make the condition true. Press `Run now` to evaluate the condition with the next tick",
+    Code.CONDITION_NOT_MET: "Make the condition true. Press `Run now` to evaluate the condition on the next tick",
     Code.NOT_DUE: _RUN_NOW,
 }
 #: The title and the CSS class of each outcome; other outcomes are shown as stored.
@@ -83,10 +83,13 @@ class TimelineEvent:
 
 
 def list_actions(context: RequestContext) -> View | Redirect:
-    """Show a page of the actions that match the filters, newest first."""
+    """Show a page of the actions that match the filters, newest first.
+
+    A query with empty parameters or local times is first redirected to a shareable address.
+    """
     given = _filters(context, "cursor", "top")
     if given != context.query.to_dict():
-        # A shareable address: without empty parameters, and with instants that do not depend on the viewer's zone.
+        # Shareable: without empty parameters, and with instants in UTC instead of the viewer's time zone.
         return Redirect(address("/actions", given))
     filters = {name: text for name, text in given.items() if name in FILTERS}
     try:
@@ -238,9 +241,7 @@ def _sentence(why: Any) -> str:  # noqa: ANN401 - the API's own document
             reason = "it was the last attempt" if is_last else "the error is non-retryable"
             return f"Failed permanently on attempt {attempts} of {most}: {reason}"
         case Code.IN_LINE if details.get("ahead"):
-            return (
-                f"{details['ahead']:,} {'action is' if details['ahead'] == 1 else 'actions are'} ahead of this action"
-            )
+            return f"{details['ahead']:,} {'action is' if details['ahead'] == 1 else 'actions are'} ahead of it"
         case _:
             return str(why.sentence)
 
@@ -250,7 +251,7 @@ def _is_delivery(action: Any) -> bool:  # noqa: ANN401 - as above
 
 
 def _related(context: RequestContext, path: str) -> Any:  # noqa: ANN401 - as above
-    """Return a related object; None if it was deleted, or the caller may not see it."""
+    """Return a related object; None if it cannot be read, for example because it was deleted."""
     try:
         return context.call("GET", path)
     except ScheduledActionsError:
