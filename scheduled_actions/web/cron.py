@@ -29,9 +29,11 @@ _SOCKETS = ("gunicorn.socket", "werkzeug.socket")
 
 
 def process(runtime: Runtime) -> Response:
-    """Run one tick for an authorised GET or POST; answer 200 whenever the tick ran, even if actions failed.
+    """Run one tick for an authorised GET or POST; answer HEAD and OPTIONS without a tick, other methods with 405.
 
-    HEAD and OPTIONS are answered without a tick, other methods with 405.
+    Returns:
+        200 whenever the tick ran, even if actions failed; otherwise a problem document, for example with 401 (wrong
+        secret) or 503 (database unavailable).
     """
     match request.method:
         case "GET" | "POST":
@@ -105,6 +107,7 @@ def _body() -> bytes:
 
     Raises:
         TooLarge: The body exceeds `BODY_LIMIT`.
+        BodyUnreadable: The body is incomplete, or its chunks are malformed.
     """
     length = request.content_length
     if (length or 0) > BODY_LIMIT:
@@ -137,7 +140,7 @@ def _disconnect_check(environ: Mapping[str, Any]) -> Callable[[], bool] | None:
 
     Most reverse proxies disconnect when their own client disconnects.
     """
-    # Not `isinstance`: TLS connections, a subclass, cannot be peeked at.
+    # Not `isinstance`: TLS connections are a subclass, and do not support MSG_PEEK.
     found = next((environ[name] for name in _SOCKETS if type(environ.get(name)) is socket.socket), None)
     return None if found is None or not hasattr(select, "poll") else partial(_is_gone, found)
 
@@ -146,7 +149,7 @@ def _is_gone(connection: socket.socket) -> bool:
     poll = select.poll()
     try:
         poll.register(connection, select.POLLIN)
-        # A readable connection has received the next request, or was closed.
+        # A readable connection has received another request or was closed; only a closed one returns no bytes.
         return bool(poll.poll(0)) and not connection.recv(1, socket.MSG_PEEK)
     except (OSError, ValueError):
         return True

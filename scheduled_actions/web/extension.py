@@ -32,7 +32,7 @@ class ScheduledActions:
     Args:
         app: The application; None: call `init_app` later.
         url_prefix: The prefix of the routes; None: no prefix.
-        runtime: The runtime of a project; None: that of the project directory.
+        runtime: The runtime of a project; None: the runtime of the process, as of `init_app`.
 
     Raises:
         ConfigInvalid: `app` is given, and the settings of the project are invalid.
@@ -64,7 +64,7 @@ class ScheduledActions:
 
 
 class _AnyPath(PathConverter):
-    """Match the rest of a path, including line breaks and leading slashes, so that the API answers unknown paths."""
+    """The rest of a path, including line breaks and leading slashes, so that the API answers unknown paths."""
 
     part_isolating = False
     regex = r"[\s\S]*?"

@@ -58,6 +58,7 @@ def scraped(runtime: Runtime, *, accept: str) -> Response:
 
     Raises:
         DatabaseUnavailable: The tables cannot be read.
+        RegistryInvalid: The registry of the build cannot be read.
     """
     encoder, content_type = choose_encoder(accept)
     return Response(encoder(_Tables(runtime)), content_type=content_type, headers={"Cache-Control": "no-store"})

@@ -4,6 +4,6 @@ A page calls the API's own routes, which decide what a caller may see and change
 with a form catches `ScheduledActionsError` and shows the form again. Every page works without scripts; with scripts,
 parts of a page refresh automatically.
 
-The map of the code, docs/explanation/architecture.md, lists what a new page needs. A small area to read first:
+The map of the code, docs/explanation/architecture.md, lists what a new page needs. A typical module to start with is
 `schedules.py`.
 """

@@ -67,7 +67,12 @@ class _CalendarView:
         return self.context.link("/calendar", view=view, day=self.anchor, open=opened, **self.filters)
 
     def read(self, bounds: list[datetime], *, counted: int = DAY_MOST) -> DayRange:
-        """Return the entries that the filters select, for each day between the bounds.
+        """Return the entries that the filters select, by day.
+
+        Args:
+            bounds: The beginning of each day, and the end of the last; ascending, aware.
+            counted: Maximum number of rows counted per day and status; ignored with a filter, and for callers
+                bound to a team.
 
         Raises:
             InvalidArgument: A filter is invalid, or selects a team that the caller may not see.
@@ -89,7 +94,7 @@ class _CalendarView:
         return {
             "date": on,
             "day": day,
-            # Those that fit, in chronological order.
+            # The items that fit, in chronological order.
             "marks": [self.mark(day, item) for item in items],
             "hidden": len(day.items) - len(items),
             # Opens the day, or closes it.

@@ -120,7 +120,7 @@ def command(
         said: The message on the next page.
         parsers: The form fields that are sent in the body, by name.
         method: The HTTP method of the API's route.
-        body: Further values of the body.
+        body: Values of the body in addition to the form fields.
         leads_to: The path of the next page; `{0}` is the document of the API's response: `/actions/{0.id}`. None: the
             page of the object.
     """

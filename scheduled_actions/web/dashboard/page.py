@@ -99,7 +99,7 @@ class RequestContext:
 
     @cached_property
     def now(self) -> datetime:
-        """The present time of the database's clock, in UTC; read once per request."""
+        """The current time of the database's clock, in UTC; read once per request."""
         with self.runtime.database.connection() as connection:
             return database_now(connection)
 
@@ -131,6 +131,9 @@ class RequestContext:
         Returns:
             The rows under `name`, `given` (the parameters that are not empty), `filters` (`given` without `cursor`),
             `next_cursor` (None on the last page) and `is_first`.
+
+        Raises:
+            ScheduledActionsError: The route refuses the request, for example because a filter is invalid.
         """
         given = {one: text for one in (*filters, "cursor") if (text := self.query.get(one, "").strip())}
         document = self.call("GET", path, query={**given, "limit": limit})

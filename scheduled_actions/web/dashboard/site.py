@@ -104,7 +104,7 @@ class Dashboard:
         if page is None:
             raise MethodNotAllowed(request.method, sorted(found[0]))
         caller.must_be(page.role)
-        # Signed for this session: no other session can read what a change passes to the next page.
+        # Signed for this session: no other session can read the values that a change passes to the next page.
         purpose = f"shown {session.csrf}"
         passed = self._passed(path, purpose)
         frame.said = passed.get("said")

@@ -62,7 +62,7 @@ def list_types(context: RequestContext) -> View:
 
 
 def new(context: RequestContext) -> View:
-    """Show the form that schedules an action of a type, with the values of the action in the query's `from`."""
+    """Show the form that schedules an action of a type; the query's `from` is the id of the action to clone."""
     original = _original(context, context.query.get("from"))
     described = _described(context, context.path["type"])
     return _new_form(context, described, original, {} if original is None else _shown(context, original))
