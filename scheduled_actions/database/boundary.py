@@ -38,7 +38,7 @@ TEMPORARY_ERRORS = (
 CONTAINED = (Exception, SystemExit)
 
 _OUTAGES = {
-    "connection refused": "the connection was refused: is the server running, and is the port right?",
+    "connection refused": "the connection was refused: check that the server is running and that the port is correct",
     "password authentication failed": "the user name or the password was rejected",
     "no password supplied": "a password is required",
     "does not exist": "the database or the role does not exist",
@@ -78,15 +78,15 @@ def isolate(
 ) -> list[Result]:
     """Run a step with a whole batch; after an error, run the step with each row, so that only the rows at fault fail.
 
+    An error for which `is_outage` is true is raised unchanged.
+
     Args:
         batch: The rows; the step is not called if there are none.
         step: Must change nothing if it raises an error.
         refused: Called for each row for which the step raises an error; returns the result for that row.
 
     Returns:
-        One result for the whole batch, or one for each row, in their order.
-
-    An error for which `is_outage` is true is raised unchanged.
+        A list of one result for the whole batch, or of one result for each row, in the order of the rows.
     """
     if len(batch) > 1:
         try:
@@ -99,7 +99,7 @@ def isolate(
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether the database is unavailable or not migrated, so that no row caused the error."""
+    """Return whether an error means that the database is unavailable or not migrated; no row causes such an error."""
     if isinstance(error, psycopg.OperationalError):
         return is_connection_failure(error)
     return isinstance(error, DatabaseUnavailable | SchemaOutdated | SchemaUnreleased)
@@ -113,7 +113,7 @@ def is_connection_failure(error: psycopg.Error) -> bool:
 
 
 def temporary_refusal(error: psycopg.Error) -> RowLocked | DatabaseBusy | None:
-    """Convert an error after which the same statement may succeed a little later; return None for any other error."""
+    """Convert an error after which the same statement may succeed if repeated; return None for any other error."""
     if isinstance(error, RETRYABLE_ERRORS):
         return RowLocked()
     if isinstance(error, psycopg.errors.QueryCanceled):
@@ -139,7 +139,10 @@ def reason_of(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Describe an exception: type, text and, unless it is ours or psycopg's, the file and line that raised it."""
+    """Describe an exception: its type, its text, and the file and line that raised it.
+
+    The file and line are omitted for errors of this package and of psycopg.
+    """
     described = f"{type(error).__name__}: {text_of(error) or 'no message'}"
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or isinstance(error, ScheduledActionsError | psycopg.Error):
@@ -148,7 +151,7 @@ def describe(error: BaseException) -> str:
 
 
 def text_of(value: object) -> str:
-    """Convert a value that user code has raised or returned to a string, even if its `__str__` raises an error."""
+    """Convert a value that user code has raised or returned to a string, even if its `__str__` raises an exception."""
     try:
         return str(value)
     except BaseException:  # noqa: BLE001 - user code: a `__str__` may raise SystemExit

@@ -21,8 +21,8 @@ from psycopg.rows import tuple_row
 _T = TypeVar("_T")
 _Row = TypeVar("_Row")
 
-#: Sets parameters for the session, unless a pooler shares that session: then the id of the server process is not
-#: the one received at login.
+#: Sets parameters for the session, unless a pooler shares the session: behind a pooler, the id of the server process
+#: differs from the id received at login.
 _SET = """
 select set_config(p.name, p.value, false)
 from unnest(%(names)s::text[], %(values)s::text[]) p (name, value)
@@ -30,7 +30,7 @@ where pg_backend_pid() = %(backend_pid)s
 """
 _SET_LOCAL = sql.SQL("set local lock_timeout = {}; set local statement_timeout = {}")
 _BEGIN = sql.SQL("begin isolation level read committed; {}")
-#: How much longer than the server's own limit the client waits: the answer takes time on the network.
+#: The client waits this much longer than the server's own limit, because the response needs time on the network.
 _GRACE_SECONDS = 1.0
 
 
@@ -77,7 +77,17 @@ class BoundedConnection(psycopg.Connection[_Row]):
 
     @classmethod
     def open(cls, conninfo: str, *, limits: StatementLimits, prepare_threshold: int | None) -> "BoundedConnection[Any]":
-        """Open a connection; the caller closes the connection."""
+        """Open a connection, which the caller closes.
+
+        Args:
+            conninfo: A connection string, or a `postgresql://` address.
+            limits: The limits of each statement.
+            prepare_threshold: How often a statement must run before it is prepared by name; None: never.
+
+        Raises:
+            psycopg.OperationalError: The server cannot be reached or refuses the login.
+            psycopg.ProgrammingError: `conninfo` is malformed; the message contains it.
+        """
         connection: BoundedConnection[Any] = BoundedConnection.connect(
             conninfo, autocommit=True, prepare_threshold=prepare_threshold, cursor_factory=BoundedCursor
         )
@@ -126,7 +136,7 @@ class BoundedConnection(psycopg.Connection[_Row]):
                 self.execute(_set_local(self.limits))
             yield transaction
 
-    def wait(self, gen: PQGen[_T], *args: Any, **options: Any) -> _T:  # noqa: ANN401 - psycopg's own, as they are
+    def wait(self, gen: PQGen[_T], *args: Any, **options: Any) -> _T:  # noqa: ANN401 - psycopg's own arguments
         """Wait for the server as psycopg does, but at most one second longer than a statement may take.
 
         Raises:
@@ -143,7 +153,7 @@ class BoundedConnection(psycopg.Connection[_Row]):
 class BoundedCursor(psycopg.Cursor[_Row]):
     """Runs a statement outside a transaction in its own limited transaction if a pooler shares the session."""
 
-    def execute(self, *given: Any, **options: Any) -> Self:  # noqa: ANN401 - psycopg's own, as they are
+    def execute(self, *given: Any, **options: Any) -> Self:  # noqa: ANN401 - psycopg's own arguments
         """Run a statement as psycopg does, within the limits."""
         connection = self.connection
         if (

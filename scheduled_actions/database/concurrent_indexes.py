@@ -3,8 +3,7 @@
 A migration contains them as `create [unique] index concurrently NAME on TABLE …;` or `drop index concurrently NAME;`,
 each at the beginning of a line. They run after the transactions of all migrations. The last statement with an index's
 name decides whether the index exists, so every run of `migrate` builds indexes that an earlier run left missing or
-invalid.
-A changed index needs a new name.
+invalid. A changed index needs a new name.
 """
 
 import re
@@ -64,7 +63,7 @@ class _IndexState(NamedTuple):
 
     #: `missing`, `invalid` or `valid`.
     state: str
-    #: The schema of our tables, quoted if necessary.
+    #: The schema of the package's tables, quoted if necessary.
     schema: str
     #: Whether another session is building an index (any index of the database).
     is_busy: bool
@@ -87,7 +86,7 @@ def reconcile(
 
     Args:
         connection: In autocommit mode.
-        statements: At most one statement with each name.
+        statements: The wanted states, at most one for each index.
         report: Called with `index NAME` before each change, and with a longer text before waiting for another session.
 
     Raises:
@@ -113,11 +112,11 @@ def _apply(connection: Connection, wanted: IndexStatement, report: Callable[[str
             if found.state == "invalid" or wanted.definition is None:
                 connection.execute(f"drop index concurrently if exists {found.schema}.{wanted.name}")
             if wanted.definition is not None:
-                # On our table, whatever the search path; fails if the name is taken.
+                # The schema is given, so that the search path does not matter. Fails if the index's name is taken.
                 verb = "create unique index" if wanted.is_unique else "create index"
                 connection.execute(f"{verb} concurrently {wanted.name} on {found.schema}.{wanted.definition}")
         except psycopg.Error as error:
-            # Another session began at the same moment: pauses of different length let one of the two go first.
+            # Another session began at the same moment. Pauses of different lengths let one of the two finish first.
             collisions += _is_collision(error)
             if not _is_collision(error) or collisions == _MAX_COLLISIONS:
                 raise IndexNotBuilt(wanted.name, error.diag.message_primary or type(error).__name__) from error

@@ -1,7 +1,7 @@
 """Manage connections: keep a few open, and lend each to one caller at a time.
 
-A pool with its own threads would be frozen with a serverless function, and would reconnect too late after an outage.
-This one connects on demand, so that the first call after an outage succeeds.
+The threads of an ordinary pool would be frozen with a serverless function, and would reconnect too late after an
+outage. This pool has no threads and connects on demand, so that the first call after an outage succeeds.
 """
 
 import os
@@ -33,11 +33,11 @@ Result = TypeVar("Result")
 _TRUSTED_IDLE_SECONDS = 30.0
 _TEST_LIMITS = StatementLimits(statement_seconds=4.0)
 _MALFORMED = (
-    "DATABASE_URL is not a valid connection string such as postgresql://user:password@host:5432/name; in the password "
+    "DATABASE_URL is not a valid connection string such as postgresql://user:password@host:5432/name; in the password, "
     "write @ as %40, : as %3A, / as %2F, ? as %3F, # as %23 and % as %25"
 )
 
-#: Pause between two tries to reach a database that has gone away.
+#: Pause before a lost connection is opened again.
 _RECONNECT_SECONDS = 0.25
 
 #: Connection parameters that report a lost server within seconds. Values in `DATABASE_URL` take precedence.
@@ -78,7 +78,9 @@ class Database:
         self._pid = os.getpid()
 
     def connect(self) -> _Bounded:
-        """Return a new connection in autocommit mode; the caller closes it.
+        """Return a new connection in autocommit mode, which the caller closes.
+
+        Exceptions of `find_dsn` are raised unchanged.
 
         Raises:
             DatabaseUnavailable: The server cannot be reached or refuses the login, or `DATABASE_URL` is malformed.
@@ -122,7 +124,7 @@ class Database:
             psycopg.errors.UndefinedFunction,
             psycopg.errors.UndefinedColumn,
         ) as error:
-            # The name may be a project's own: the schema is to blame only if it is older than this code.
+            # A project's own name may be missing: the error is converted only if the schema is older than this code.
             is_ours = isinstance(error, psycopg.errors.UndefinedTable) and "scheduled_action" in str(error)
             with closing(self.connect()) as other:
                 problem = versions.problem(other, lacks_table=is_ours)
@@ -168,12 +170,12 @@ class Database:
             if _is_alive(connection, idle_seconds=time.monotonic() - since):
                 return connection
             connection.close()
-            # The other connections have probably been lost, too, so they are closed without a test.
+            # The other idle connections have probably been lost as well, so they are closed without a test.
             self._close_idle()
 
     def _give_back(self, connection: _Bounded) -> None:
         if not connection.closed and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-            # A transactional handler may have changed it.
+            # A transactional handler may have changed the row factory.
             connection.row_factory = tuple_row
             with self._lock:
                 if len(self._idle) < self._keep and self._pid == os.getpid():
@@ -238,17 +240,18 @@ class RetryingConnection:
         self._monotonic = monotonic
         self._until = until
         self._current: CancellableConnection | None = None
-        #: Whether a step was repeated: the first try may have written its outcome.
+        #: Whether a step was repeated: its first run may have been committed.
         self.was_repeated = False
         self._has_worked = False
 
     def do(self, step: Callable[[Connection], Result]) -> Result:
-        """Run a step; repeat it on a new connection if the connection is lost, but never before a first success.
+        """Run a step; repeat it on a new connection if the connection is lost and an earlier step has succeeded.
 
         The step must be repeatable, because the last statement on the lost connection may have been committed.
 
         Raises:
-            DatabaseUnavailable: The database cannot be reached, or the time limit has passed.
+            DatabaseUnavailable: The database cannot be reached, and no earlier step has succeeded or the time limit has
+                passed; or another thread aborted the step.
         """
         while True:
             try:
@@ -290,7 +293,7 @@ _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", sel
 
 
 def _is_alive(connection: _Bounded, *, idle_seconds: float) -> bool:
-    # The only thing to read on an idle connection is a message that the server has closed it.
+    # An idle connection has data to read only after a message of the server, usually that it closes the connection.
     if connection.closed or _has_something_to_read(connection):
         return False
     try:

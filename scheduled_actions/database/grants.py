@@ -1,4 +1,4 @@
-"""Grant other database roles the rights to schedule or to read, through separate access schemas."""
+"""Grant other database roles the privileges to schedule or to read, through separate access schemas."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,7 +24,7 @@ class RoleKind(StrEnum):
 
 @error_class
 class GrantRefused(DeploymentError):
-    """The role of the connection may not create schemas in this database, or may not grant rights on its objects."""
+    """The role of the connection may not create schemas in this database, or may not grant the privileges."""
 
     message = (
         "the database refused the grant: {reason}; run `scheduled-actions migrate` as the role that owns the tables, "
@@ -35,7 +35,7 @@ class GrantRefused(DeploymentError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """The rights that were granted to one role."""
+    """The privileges that were granted to one role."""
 
     role: str
     kind: RoleKind
@@ -46,7 +46,7 @@ class Grant:
 
 
 def grant(connection: Connection, kind: RoleKind, role: str, *, team_id: str | None = None) -> Grant:
-    """Grant a role the rights of a scheduler or a reader; repeating the call changes nothing.
+    """Grant a role the privileges of a scheduler or a reader; repeating the call changes nothing.
 
     Args:
         connection: In autocommit mode, as the role that owns the tables.
@@ -57,7 +57,7 @@ def grant(connection: Connection, kind: RoleKind, role: str, *, team_id: str | N
     Raises:
         RequestError: The role does not exist, the team id is empty or too long, another role owns the tables, or a
             schema with the required name exists that is not an access schema.
-        GrantRefused: The role of the connection may not create schemas or grant these rights.
+        GrantRefused: The role of the connection may not create schemas or grant these privileges.
     """
     try:
         (schema,) = sql.run_one(connection, "grant_role", {"kind": kind, "role": role, "team_id": team_id})

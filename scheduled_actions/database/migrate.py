@@ -114,9 +114,11 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
 
     Raises:
         ServerUnsuitable: The server is older than PostgreSQL 14, or the database's encoding is not UTF8.
-        SchemaShadowed: An earlier schema in the search path hides our tables or functions; nothing was changed.
+        SchemaShadowed: An earlier schema in the search path hides tables or functions of this package; nothing was
+            changed.
         SchemaUnreleased: An unreleased build created the tables; nothing was changed.
-        FunctionTaken: Another function has the name of one of ours; it was not replaced.
+        FunctionTaken: A function that this package did not create has the name of one of its functions, and was not
+            replaced.
         MigrationBlocked: Another session has locked a table; this migration was rolled back.
         FunctionInUse: Another object depends on a removed or replaced function; the step that found it was rolled back.
         IndexNotBuilt: The server aborted the build of an index; the next call resumes there.
@@ -133,7 +135,7 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
     applied: list[versions.Function] = []
     for migration in _pending(schema, versions.read_released(connection, schema)):
         with _locked(connection, migration.name):
-            # Another process may have applied it in the meantime.
+            # Another process may have applied the migration before this one got the lock.
             found = versions.read_released(connection, schema)
             if migration in _pending(schema, found):
                 _check_free(connection, schema, found)
@@ -183,7 +185,7 @@ def _current_schema(connection: Connection) -> versions.Schema | None:
 
 @contextmanager
 def _locked(connection: Connection, name: str) -> Iterator[None]:
-    """Run the block in a transaction that holds the migration lock, with the schema of the tables first in the path.
+    """Run the block in a transaction with the migration lock and with the tables' schema first in the search path.
 
     Raises:
         MigrationBlocked: A table stayed locked by another session.
@@ -212,7 +214,7 @@ def _apply(
     _apply_functions(connection, stale)
     connection.execute(concurrent_indexes.split(migration.text)[0])
     record_functions(connection, stale)
-    # In the same transaction: a replaced function loses its settings, and may run with the rights of its owner.
+    # In the same transaction: a replaced function loses its settings, and may run with its owner's privileges.
     _fix_search_paths(connection, schema)
     recorded = {"number": migration.number, "name": migration.name, "checksum": migration.checksum}
     sql.run(connection, "record_migration", recorded)
@@ -226,7 +228,7 @@ def _index_statements(schema: versions.Schema) -> Iterable[concurrent_indexes.In
 
 
 def _check_free(connection: Connection, schema: versions.Schema, found: versions.SchemaVersions) -> None:
-    """Check that the database has no functions with names of ours, except recorded ones.
+    """Check that the database has no unrecorded function with the name of a function in `schema`.
 
     Raises:
         FunctionTaken: At least one such function exists, and would be replaced.
@@ -259,7 +261,7 @@ def _apply_functions(connection: Connection, functions: Sequence[versions.Functi
             # Argument names and result columns can only be changed with a new function.
             _rename(connection, [one for one in before if one.name == function.name])
             connection.execute(function.text)
-    # What existed before and was not replaced has another signature than the file.
+    # A function that existed before and was not replaced has a different signature from the one in its file.
     _rename(connection, before & _overloads(connection, names))
 
 
@@ -275,7 +277,7 @@ def record_functions(connection: Connection, functions: Sequence[versions.Functi
 
 
 def _drop_removed(connection: Connection, schema: versions.Schema) -> list[str]:
-    """Drop our functions that are not in `schema`, and earlier signatures; return the names of those not in `schema`.
+    """Drop recorded functions that are not in `schema`, and earlier signatures; return the names of the former.
 
     Raises:
         FunctionInUse: Another object depends on one of these functions.
@@ -286,7 +288,7 @@ def _drop_removed(connection: Connection, schema: versions.Schema) -> list[str]:
 
 
 def _removed(connection: Connection, schema: versions.Schema) -> list[RemovedFunction]:
-    """Return our functions that are not in `schema`, and earlier signatures, with the objects that use them.
+    """Return recorded functions that are not in `schema`, and earlier signatures, with the objects that use them.
 
     The tables must exist; the search path does not matter.
     """
@@ -305,7 +307,7 @@ def _fix_search_paths(connection: Connection, schema: versions.Schema) -> None:
 
 def _rename(connection: Connection, outdated: Iterable[_Overload]) -> None:
     for one in outdated:
-        # An earlier run may have renamed a function and failed to drop it.
+        # An earlier run may have renamed a function without dropping it.
         _drop(connection, [one.signature.replace(f"{one.name}(", f"{one.name}{_OUTDATED}(", 1)])
         connection.execute(f"alter function {one.signature} rename to {one.name}{_OUTDATED}")
 

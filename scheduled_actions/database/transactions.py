@@ -1,7 +1,8 @@
 """Choose the connection and transaction in which a call writes, and prepare that transaction.
 
-A call of the application's code writes on the caller's connection, on that of the transactional handler around it, or
-on one of ours. A transactional handler's connection is restored before the tick continues to use it.
+A call from application code writes on the connection that it is given, on the connection of the transactional handler
+that makes the call, or on a connection of this package. The connection of a transactional handler is restored before
+the tick continues to use it.
 """
 
 from collections.abc import Iterator
@@ -39,8 +40,10 @@ def borrowed_connection(database: Database, connection: psycopg.Connection[Any] 
 
     Raises:
         InvalidArgument: The caller's object is not a psycopg connection.
-        DatabaseUnavailable: The database cannot be reached, or a statement took too long.
+        DatabaseUnavailable: The database cannot be reached.
+        DatabaseBusy: A statement exceeded its time limit.
         RowLocked: Another session is changing the same rows.
+        SchemaOutdated, SchemaUnreleased: As for `Database.connection`.
     """
     if connection is not None and not isinstance(connection, psycopg.Connection):
         raise InvalidArgument("connection", problem=f"is a {type(connection).__name__}; use a psycopg 3 Connection")
@@ -58,12 +61,15 @@ def borrowed_connection(database: Database, connection: psycopg.Connection[Any] 
 
 
 def commits_itself(connection: psycopg.Connection[Any] | None) -> bool:
-    """Return whether a call with this connection commits by itself, instead of joining an existing transaction."""
+    """Return whether a call with this connection commits its own transaction instead of joining an existing one."""
     return connection is None and joined_connection.get() is None
 
 
 def savepoint(connection: Connection) -> AbstractContextManager[object]:
-    """Return a context manager in which a refused statement does not abort the caller's transaction."""
+    """Return a context manager for statements whose failure must not abort the caller's transaction.
+
+    It sets a savepoint if a transaction is open or `connection` is not in autocommit mode; otherwise it does nothing.
+    """
     if connection.autocommit and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
         return nullcontext()
     return atomic(connection)
@@ -75,11 +81,11 @@ def database_refusal(error: psycopg.Error) -> RefusedByDatabase:
 
 
 def limit_lock_waits(connection: Connection, milliseconds: str = LOCK_WAIT_MS) -> None:
-    """Limit each wait for a lock until the transaction ends; the default is that of settlements."""
+    """Limit each wait for a lock until the transaction ends; the default is the limit of settlements."""
     sql.run(connection, "limit_lock_waits", {"milliseconds": milliseconds})
 
 
-#: Set while the handler runs. It no longer exists if the handler ends the transaction.
+#: Set before the handler is called. The savepoint no longer exists if the handler ends the transaction.
 _SAVEPOINT = "savepoint scheduled_actions_attempt"
 #: Run inside the transaction, because behind a pooler the next statement may reach another server process.
 _RESTORE = f"release {_SAVEPOINT}; reset all; reset session authorization; reset role; select pg_advisory_unlock_all()"

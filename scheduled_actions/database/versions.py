@@ -1,4 +1,4 @@
-"""Compare the schema's files (`migrations/NUMBER_NAME.sql`, `functions/NAME.sql`) with those a database recorded."""
+"""Compare the schema's files (`migrations/NUMBER_NAME.sql`, `functions/NAME.sql`) with the record in a database."""
 
 import hashlib
 import re
@@ -23,7 +23,7 @@ _CALL = re.compile(r"\b(\w+)\(")
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A numbered change of the schema. Before release 0.1.0 it is edited in place; a released one never changes."""
+    """A numbered change of the schema: edited in place before release 0.1.0, and never changed after its release."""
 
     number: int
     #: The file name without its extension.
@@ -32,7 +32,7 @@ class Migration:
 
     @property
     def checksum(self) -> str:
-        """The SHA-256 of the statements, which ignores comments and white space."""
+        """The SHA-256 of the statements, in hexadecimal; comments and white space do not change it."""
         return hashlib.sha256(" ".join(_COMMENT.sub("", self.text).split()).encode()).hexdigest()
 
 
@@ -45,7 +45,7 @@ class Function:
 
     @property
     def checksum(self) -> str:
-        """The SHA-256 of the file with its comments, because the server stores the comments of a body."""
+        """The SHA-256 of the file, in hexadecimal, with its comments: the server stores those of the body."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
@@ -142,10 +142,10 @@ def read(connection: psycopg.Connection[Any]) -> SchemaVersions:
 
 
 def check_visible(connection: psycopg.Connection[Any], schema: Schema) -> None:
-    """Check that the search path finds our tables and functions in their own schema.
+    """Check that the search path finds the tables and functions of this package in their own schema.
 
     Raises:
-        SchemaShadowed: An earlier schema of the search path has an object with the same name.
+        SchemaShadowed: An earlier schema of the search path has an object of the same name.
     """
     if found := sql.run(
         connection, "hidden_objects", tables=list(schema.tables), functions=schema.function_names

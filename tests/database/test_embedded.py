@@ -516,7 +516,7 @@ def is_waiting_for(lock: Path, process: subprocess.Popen[str]) -> bool:
 def test_a_place_that_cannot_be_a_directory_is_named(place):
     (place / "file").touch()
 
-    with pytest.raises(EmbeddedPostgresFailed, match=r"/file must be writable.*DATABASE_URL"):
+    with pytest.raises(EmbeddedPostgresFailed, match=r"/file is writable and belongs.*DATABASE_URL"):
         attach(place / "file")
 
 
@@ -645,4 +645,4 @@ def test_the_server_of_another_user_is_refused_with_a_remedy(used):
         said = process.stderr.read()
 
     assert dsn == ""
-    assert "must be writable, and belong to the current user; or set DATABASE_URL" in said
+    assert "is writable and belongs to the current user, or set DATABASE_URL" in said

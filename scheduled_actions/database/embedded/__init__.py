@@ -87,7 +87,7 @@ def attach(directory: Path, *, options: Sequence[str] = ()) -> LocalPostgres:
                 raise
     except (OSError, subprocess.SubprocessError) as error:
         raise EmbeddedPostgresFailed(
-            str(error), f"{directory} must be writable, and belong to the current user; or set DATABASE_URL"
+            str(error), f"check that {directory} is writable and belongs to the current user, or set DATABASE_URL"
         ) from error
     except psycopg.Error as error:
         raise EmbeddedPostgresFailed(
@@ -97,13 +97,13 @@ def attach(directory: Path, *, options: Sequence[str] = ()) -> LocalPostgres:
 
 
 def dsn_if_running(directory: Path) -> str | None:
-    """Return the connection string of the server of `directory`; None if it is another user's or does not answer.
+    """Return the connection string of the server of `directory`; None if the server is another user's or not running.
 
     The server is neither started nor held.
     """
     try:
         cluster = load(directory.resolve())
-    except OSError:  # Another user's.
+    except OSError:  # The directory belongs to another user.
         return None
     if cluster is None or cluster.directory != directory.resolve() or server.probe(cluster) is None:
         return None
@@ -125,7 +125,7 @@ def remove(directory: Path) -> bool:
             if cluster is None or cluster.directory != directory or not _is_last_holder(lock):
                 return False
             server.stop(cluster)
-            # While the lock is held, so that no other process starts a server in what is being deleted.
+            # While the lock is held, so that no other process starts a server in the directory that is being deleted.
             delete(cluster)
             shutil.rmtree(directory, ignore_errors=True)
             return True
@@ -182,6 +182,6 @@ def _is_last_holder(lock: int) -> bool:
 
 
 def _unlock(lock: int) -> None:
-    # Explicitly: a forked child may share the open file, and its copy would keep the lock.
+    # Unlocked before it is closed: a forked child may share the open file, and its copy would keep the lock.
     fcntl.flock(lock, fcntl.LOCK_UN)
     os.close(lock)

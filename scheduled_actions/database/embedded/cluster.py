@@ -81,7 +81,7 @@ class Cluster:
 
 
 def load(directory: Path) -> Cluster | None:
-    """Load the cluster stored in `directory`; None if there is none.
+    """Return the cluster stored in `directory`; None if no cluster is stored there.
 
     The `directory` of the result differs from the argument if the project was moved or copied.
 
@@ -138,7 +138,11 @@ def _create_home(directory: Path) -> Path:
 
 
 def relocate(cluster: Cluster, directory: Path) -> Cluster | None:
-    """Store the cluster of a project moved or copied to `directory`; return None if the original uses the data."""
+    """Store the cluster of a project that was moved or copied to `directory`, with another port.
+
+    Returns:
+        None if the original project still uses the cluster's data; nothing was stored.
+    """
     original = None if cluster.elsewhere is None else load(cluster.directory)
     if original is not None and original.elsewhere == cluster.elsewhere:
         return None
@@ -170,7 +174,7 @@ def write_private(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    if os.geteuid() == 0:  # Root visiting a user's project must not lock the user out.
+    if os.geteuid() == 0:  # Otherwise, a file that root writes in a user's project would be unreadable for the user.
         owner = path.parent.stat()
         os.chown(path, owner.st_uid, owner.st_gid)
 
@@ -225,7 +229,17 @@ def account_for(place: Path) -> ServerAccount | None:
 
 
 def run_program(command: Sequence[str | Path], account: ServerAccount | None, **arguments: Any) -> None:  # noqa: ANN401 - subprocess.run's own
-    """Run a program as the account, with a minimal environment that contains no secrets and no settings of servers."""
+    """Run a program as the account, with a minimal environment that contains no secrets and no settings of servers.
+
+    Args:
+        command: The program and its arguments.
+        account: The account; None: the current user.
+        arguments: Further arguments of `subprocess.run`.
+
+    Raises:
+        OSError: The program cannot be started.
+        subprocess.CalledProcessError: The program failed.
+    """
     libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
     if account is not None:
         arguments |= {"user": account.uid, "group": account.gid, "extra_groups": ()}

@@ -1,7 +1,7 @@
 """Start, probe and stop the server of a cluster. The caller must hold the start lock.
 
-Whether a server is running is determined by connecting to it, never by a pid file: after a kill such a file contains
-the id of no process, or of another one.
+Whether a server is running is determined by connecting to it, never by a pid file: after a kill, such a file contains
+the id of a process that has ended, or of an unrelated process.
 """
 
 import os
@@ -119,7 +119,7 @@ def probe(cluster: Cluster) -> ServerStatus | None:
 
 
 def stop(cluster: Cluster) -> None:
-    """Stop the server, which closes its connections; wait at most `STOP_SECONDS` for its end."""
+    """Stop the server, which closes its connections; wait at most `STOP_SECONDS` until it has stopped."""
     cluster = load(cluster.directory) or cluster  # Another holder may have restarted it on another port.
     if (answered := probe(cluster)) is None:
         return
@@ -155,14 +155,14 @@ def _started(cluster: Cluster, account: ServerAccount | None, options: Sequence[
         if "could not bind" in said:
             cluster = save(replace(cluster, port=free_port()))
         elif 'lock file "postmaster.pid"' in said:
-            # Either the process that started the server was killed, and the server is about to answer; or the pid of a
-            # dead server now belongs to another process. (Shared memory prevents two servers anyway.)
+            # Either the process that started the server was killed and the server will soon accept connections, or
+            # the id of a dead server's process now belongs to another process. Shared memory prevents two servers.
             if (answered := probe(cluster)) is not None:
                 return cluster, answered
             if is_second_refusal and is_free(cluster.port):
                 (cluster.data / "postmaster.pid").unlink(missing_ok=True)
             is_second_refusal = True
-        elif "shared memory block" not in said:  # Children of a dead server still hold it for a moment.
+        elif "shared memory block" not in said:  # Children of a dead server hold the memory for a short time.
             break
         time.sleep(0.1)
     raise EmbeddedPostgresFailed(
