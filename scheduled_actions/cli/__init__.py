@@ -13,11 +13,11 @@ __all__ = ["flask_group", "main"]
 #: The environment variable with the project directory, used without `--project`.
 PROJECT = "SCHEDULED_ACTIONS_PROJECT"
 
-#: Every command by name: its location, and its line in the list of commands.
+#: The commands by name: the location of each, and its line in the list of commands.
 COMMANDS = {
     "init": ("scheduled_actions.cli.local:init", "Create a new project."),
     "dev": ("scheduled_actions.cli.local:dev", "Serve the project on this machine, and ping it every minute."),
-    "demo": ("scheduled_actions.cli.local:demo", "Run an end-to-end story, then exit."),
+    "demo": ("scheduled_actions.cli.local:demo", "Run an end-to-end example, then exit."),
     "migrate": ("scheduled_actions.cli.operating:migrate", "Create or update the database's tables."),
     "process": ("scheduled_actions.cli.operating:process", "Run one tick in this process."),
     "listen": ("scheduled_actions.cli.operating:listen", "Run each action as soon as it is due, until stopped."),
@@ -36,7 +36,7 @@ COMMANDS = {
     "deadlines": ("scheduled_actions.cli.deadlines:deadlines", "Manage deadlines."),
     "people": ("scheduled_actions.cli.people:people", "Notify people, or schedule actions at their local time."),
     "facts": ("scheduled_actions.cli.reports:facts", "Record facts about entities, for conditions to test."),
-    "events": ("scheduled_actions.cli.reports:events", "Emit events, by hand or for every change to a table."),
+    "events": ("scheduled_actions.cli.reports:events", "Emit events, once or for every change to a table."),
     "webhooks": ("scheduled_actions.cli.webhooks:webhooks", "Manage webhook endpoints and deliveries."),
     "tokens": ("scheduled_actions.cli.tokens:tokens", "Manage API tokens."),
     "feeds": ("scheduled_actions.cli.tokens:feeds", "Manage calendar feeds."),
@@ -69,7 +69,7 @@ def main(context: click.Context, project: Path | None) -> None:
     if os.environ.get("NO_COLOR"):
         context.color = False
     if project is not None:
-        # Child processes read it, too.
+        # Child processes read the variable, too.
         before = os.environ.get(PROJECT)
         os.environ[PROJECT] = str(project.absolute())
         context.call_on_close(

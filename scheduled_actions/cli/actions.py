@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 NONE_YET = "no actions yet: `scheduled-actions schedule TYPE --payload '{}'` creates one"
-#: Actions that a bulk command changes between two reports of its progress.
+#: Maximum number of actions that a bulk command changes between two progress reports.
 _BATCH_SIZE = 500
 _RETRIABLE = (Status.FAILED, Status.CANCELLED, Status.SKIPPED)
 _CANCELLABLE = (Status.PENDING, Status.NO_ACTION)
@@ -59,19 +59,23 @@ _RESETS = {"after": "after", "condition": "condition", "on-failure": "on_failure
 @required_payload_option
 @when_options
 @click.option("--team", "team_id", metavar="TEAM", help="Team that owns the action.")
-@click.option("--priority", type=int, default=0, metavar="N", help="Priority; lower numbers run first. [default: 0]")
-@click.option("--max-attempts", type=int, metavar="N", help="Maximum number of attempts. [default: the handler's]")
+@click.option(
+    "--priority", type=int, default=0, metavar="N", help="Priority; actions with lower numbers run first. [default: 0]"
+)
+@click.option(
+    "--max-attempts", type=int, metavar="N", help="Maximum number of attempts. [default: that of the handler]"
+)
 @click.option(
     "--lock-group",
     metavar="GROUP",
-    help="Lock group; its actions run one at a time, by priority, then the oldest first.",
+    help="Lock group; its actions run one at a time, by priority, then by due time.",
 )
 @click.option("--dedup-key", metavar="KEY", help="Merge into a pending action with the same type and key.")
 @click.option(
     "--dedup-window",
     type=float,
     metavar="SECONDS",
-    help="How long equal keys merge; 0 disables merging. [default: the handler's]",
+    help="How long actions with equal keys are merged; 0 disables merging. [default: that of the handler]",
 )
 @condition_options
 @json_option
@@ -86,7 +90,7 @@ def schedule(
     timezone: str | None,
     **options: Any,  # noqa: ANN401 - under their own names
 ) -> None:
-    """Schedule an action of TYPE: now, or at the time of --at or --in.
+    """Schedule an action of type TYPE, due now or at the time given with --at or --in.
 
     The payload is validated against the handler's model first.
     """
@@ -155,7 +159,7 @@ def show(project: Project, action_id: str) -> None:
         {
             "history": map(history_line, action.history),
             "scheduled": [f"{one.id}  {one.action_type}  {one.status}" for one in follow_ups.actions]
-            + (["and older ones"] if follow_ups.next_cursor else []),
+            + (["and older actions"] if follow_ups.next_cursor else []),
         },
     )
 
@@ -164,7 +168,7 @@ def show(project: Project, action_id: str) -> None:
 @click.argument("action_id", metavar="ID")
 @payload_option
 @when_options
-@click.option("--priority", type=int, metavar="N", help="Priority; lower numbers run first.")
+@click.option("--priority", type=int, metavar="N", help="Priority; actions with lower numbers run first.")
 @click.option("--max-attempts", type=int, metavar="N", help="Maximum number of attempts.")
 @condition_options
 @click.option(
@@ -193,8 +197,8 @@ def update(
 ) -> None:
     """Change the pending action ID; omitted options keep their values.
 
-    From edit_lock_seconds before its due time, an action cannot be changed, except with --force. A new payload replaces
-    the old one and is validated. If the action is already waiting for its condition, changing or removing the condition
+    From edit_lock_seconds before its due time, an action can be changed only with --force. A new payload is validated
+    and replaces the old one. If the action is already waiting for its condition, changing or removing the condition
     makes the action due now, unless --at or --in is given.
     """
     scheduled_at = scheduled_time(at, delay, timezone)
@@ -221,7 +225,7 @@ def update(
     answer(as_document(action), f"{action.id} updated: due {local(action.scheduled_at)}")
 
 
-@actions.command()
+@actions.command(short_help="Cancel an action, or every action that matches the filters.")
 @click.option(
     "--status",
     type=click.Choice([status.value for status in _CANCELLABLE]),
@@ -244,8 +248,8 @@ def cancel(
 ) -> None:
     """Cancel the action ID, or every action that matches the filters; the status must be pending or no_action.
 
-    From edit_lock_seconds before its due time, an action is locked; --force overrides the lock. With filters, the
-    matches are counted first (up to 10,000) and you are asked to confirm; an interrupted command can be repeated.
+    From edit_lock_seconds before its due time, an action can be cancelled only with --force. With filters, the command
+    counts the matches (up to 10,000) and asks for confirmation. An interrupted command can be repeated.
     """
     edit_lock_seconds = None if force else project.config.settings.edit_lock_seconds
     if _is_one(action_id, status, selection):
@@ -260,10 +264,10 @@ def cancel(
     }
     management = project.open_without_handlers().action_operations
     change_batch = partial(management.cancel_matching, reason=reason)
-    _change_all(management, selection, change_batch, verb="cancel", done="cancelled")
+    _change_all(management, selection, change_batch, verb="Cancel", done="cancelled")
 
 
-@actions.command()
+@actions.command(short_help="Retry an action, or every action that matches the filters.")
 @click.option(
     "--status",
     type=click.Choice([status.value for status in _RETRIABLE]),
@@ -282,8 +286,8 @@ def retry(
 ) -> None:
     """Retry the failed, cancelled or skipped action ID, or every action that matches the filters.
 
-    A retried action is pending and due now, with its attempts reset to 0. With filters, the matches are counted first
-    (up to 10,000) and you are asked to confirm; an interrupted command can be repeated.
+    A retried action is pending and due now, with its attempts reset to 0. With filters, the command counts the matches
+    (up to 10,000) and asks for confirmation. An interrupted command can be repeated.
     """
     if _is_one(action_id, status, selection):
         action = project.open_without_handlers().scheduler.retry_action(action_id, by=caller())
@@ -291,7 +295,7 @@ def retry(
         return
     selection["statuses"] = (Status(status or Status.FAILED),)
     management = project.open_without_handlers().action_operations
-    _change_all(management, selection, management.retry_matching, verb="retry", done="made pending")
+    _change_all(management, selection, management.retry_matching, verb="Retry", done="made pending")
 
 
 @actions.command()
@@ -305,7 +309,11 @@ def run(project: Project, action_id: str) -> None:
 
 
 def _is_one(action_id: str | None, status: str | None, selection: dict[str, Any]) -> TypeGuard[str]:
-    """Return whether an ID is given; require exactly one of ID, filters and --all. Remove `is_all`."""
+    """Return whether an ID is given; remove `is_all` from `selection`.
+
+    Raises:
+        UsageError: Not exactly one of ID, filters and --all is given.
+    """
     filters = selection.keys() - {"is_all", "dry_run", "yes"}
     is_filtered = status is not None or any(selection[name] is not None for name in filters)
     if (action_id is not None) + is_filtered + selection.pop("is_all") != 1:
@@ -321,7 +329,7 @@ def _change_all(
     verb: str,
     done: str,
 ) -> None:
-    """Count the matching actions, ask for confirmation, change them in batches, and print the result."""
+    """Count the matching actions, ask for confirmation, change the actions in batches, and print the result."""
     from scheduled_actions.actions.search import ActionFilters
 
     dry_run, yes = selection.pop("dry_run"), selection.pop("yes")
@@ -346,6 +354,6 @@ def _change_all(
                 changed += batch.changed
                 cursor, more = batch.next_cursor, batch.more
                 advance(batch.matched)
-        unchanged = f"; {matched - changed:,} had changed in the meantime" if matched > changed else ""
+        unchanged = f"; {matched - changed:,} had already changed" if matched > changed else ""
         text = f"{counted(changed, 'action')} {done}{unchanged}"
     answer({"matched": matched, "changed": changed, "more": more, "dry_run": dry_run}, text)

@@ -33,16 +33,16 @@ _WATCH_SECONDS = 2
 
 @dataclass(frozen=True, slots=True)
 class CountsSample:
-    """The counts at one moment."""
+    """The counts of actions, and the lateness of their starts, at one moment."""
 
     counts: Mapping[str, int]
     #: Names of the counts that stopped at the maximum of 10,000.
     capped: Sequence[str]
-    #: Statistics by action type: the number of measured actions, and percentiles in seconds.
+    #: By action type, the number of measured actions, and the median, 95th percentile and maximum in seconds.
     lateness: Mapping[str, Mapping[str, float]]
 
     def as_json(self, *, with_lateness: bool) -> dict[str, Any]:
-        """Return the document that `--json` prints."""
+        """Return the document that `--json` prints, with `lateness` only if `with_lateness` is true."""
         document: dict[str, Any] = dict(self.counts)
         if self.capped:
             document["capped"] = self.capped
@@ -95,8 +95,8 @@ def counts(project: Project, *, every_seconds: float | None, exact: bool, with_l
     """Count actions by status; `due` counts the pending actions whose due time has passed.
 
     Each count stops at 10,000, shown as 10,000+ and listed in `capped` with --json. The table below the counts shows
-    how late actions started, from the latest 5,000 that ended in the last hour. With --watch, a terminal also shows the
-    changes, and --json prints one line per sample.
+    how late actions started; it includes at most 5,000 completed and 5,000 failed actions of the last hour. With
+    --watch, a terminal also shows the changes, and --json prints one line per sample.
     """
     management = project.open_without_handlers().action_operations
 

@@ -51,7 +51,7 @@ def _checked_url(_context: click.Context, _parameter: click.Parameter, given: st
     "--url",
     metavar="URL",
     callback=_checked_url,
-    help="Address of the application: https://app.example.com. [default: the setting url]",
+    help="Address of the application, such as https://app.example.com. [default: the setting url]",
 )
 @click.option("--show-secret", is_flag=True, help="Include the value of CRON_SECRET.")
 @json_option
@@ -75,7 +75,7 @@ def cron_setup(project: Project, service: str | None, *, url: str | None, show_s
     setup = _setup(project.config, services()[service], url, show_secret=show_secret)
     if printed_as_json(setup):
         return
-    # Nothing is indented or shortened: each snippet is pasted as it is.
+    # Without indentation or shortening: users copy the snippets from the terminal.
     for number, snippet in enumerate(setup["snippets"], start=1):
         click.secho(f"── {number}. {snippet['place']}", bold=True)
         click.echo(f"\n{snippet['text']}")

@@ -58,7 +58,7 @@ _change_options = with_options(
 
 @click.group(cls=LazyGroup, lazy_commands={})
 def deadlines() -> None:
-    """Create deadlines, show them, and record their outcome.
+    """Create, show and change deadlines, and record their outcomes.
 
     REF is the name or the id of a deadline. Names are unique per team: give --team if the deadline belongs to a team.
     """
@@ -78,7 +78,7 @@ def deadlines() -> None:
 @json_option
 @pass_project
 def list_(project: Project, /, *, target: tuple[str, str] | None, limit: int, **filters: Any) -> None:  # noqa: ANN401 - of list_deadlines
-    """List the newest deadlines that match every filter, each in its own time zone."""
+    """List the newest deadlines that match every filter; times are in the time zone of each deadline."""
     project.open_without_handlers()
     filters["target"] = {"type": target[0], "id": target[1]} if target else None
     found, next_cursor = read_page(lambda most: client.list_deadlines(**filters, limit=most), limit)
@@ -153,8 +153,12 @@ def show(project: Project, /, reference: str, *, team_id: str | None) -> None:
 @click.argument("target_type", metavar="TYPE")
 @click.argument("target_id", metavar="ID")
 @instant_option("--due", "at", help="Due time; without an offset, in --timezone.")
-@duration_option("--in", "delay", help="Due this long from now: P30D, 24h.")
-@click.option("--name", metavar="NAME", help="Name, unique per team; an existing name updates that deadline.")
+@duration_option("--in", "delay", help="Due after this delay: P30D, 24h.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="Name, unique among the unresolved deadlines of a team; an existing name updates that deadline.",
+)
 @click.option("--team", "team_id", metavar="TEAM", help="Team that owns the deadline.")
 @deadline_options
 @json_option
@@ -169,7 +173,7 @@ def create(
     delay: timedelta | None,
     **options: Any,  # noqa: ANN401 - of `deadline_options`
 ) -> None:
-    """Create a deadline for the entity TYPE ID, or update the deadline with this --name.
+    """Create a deadline for the entity TYPE ID, or update the unresolved deadline with this --name.
 
     Repeating the command with the same --name and --due changes nothing.
     """
@@ -186,7 +190,10 @@ def create(
 @deadlines.command(short_help="Change reminders, escalation, actions, recipients or rule.")
 @deadline_options
 @click.option(
-    "--reset", type=click.Choice(list(DEADLINE_RESETS)), multiple=True, help="Remove this option; repeatable."
+    "--reset",
+    type=click.Choice(list(DEADLINE_RESETS)),
+    multiple=True,
+    help="Remove the values of this option; repeatable.",
 )
 @_change_options
 @pass_project
@@ -202,8 +209,9 @@ def update(
 ) -> None:
     """Change the deadline REF and the later deadlines of its series; omitted options keep their values.
 
-    A list replaces the previous list. Notices that were sent are not sent again; `deadlines move` changes the due time.
-    A new rule applies after the last existing deadline of the series.
+    The values of a repeatable option replace all previous values. Notices that were sent are not sent again. A new rule
+    applies after the last existing deadline of the series. `deadlines move` changes the due time. The defaults below are
+    those of new deadlines.
     """
     changes = apply_resets(
         {name: value for name, value in deadline_arguments(options).items() if value not in (None, [])},
@@ -237,7 +245,7 @@ def complete(project: Project, /, reference: str, *, at: datetime | None, **chan
 
 @deadlines.command(short_help="Change the due time of a deadline.")
 @instant_option("--due", "at", help="Due time; without an offset, in the deadline's time zone.")
-@duration_option("--in", "delay", help="Due this long from now: P30D, 24h.")
+@duration_option("--in", "delay", help="Due after this delay: P30D, 24h.")
 @click.option(
     "--resend/--no-resend",
     default=None,
@@ -282,7 +290,7 @@ def resume(project: Project, /, reference: str, **change: Any) -> None:  # noqa:
 
 @deadlines.command(short_help="Mute the repeated reminders of a deadline.")
 @instant_option("--until", "at", help="End of the mute; without an offset, in the deadline's time zone.")
-@duration_option("--for", "delay", help="Mute for this time: P3D, 24h.")
+@duration_option("--for", "delay", help="Mute for this long: P3D, 24h.")
 @_change_options
 @pass_project
 def acknowledge(
@@ -310,7 +318,7 @@ def acknowledge(
 @click.argument("recipients", nargs=-1, required=True, metavar="WHO...")
 @pass_project
 def reassign(project: Project, /, reference: str, *, recipients: tuple[str, ...], **change: Any) -> None:  # noqa: ANN401 - of `_change_options`
-    """Send the future notices of the deadline REF to WHO instead of its recipients; a mute of its reminders ends."""
+    """Replace the recipients of the deadline REF with WHO. If its reminders are muted, the mute ends."""
     with handlers_aside():
         deadline = project.open().deadlines.reassign(reference, list(recipients), by=caller(), **change)
     _report(deadline, f"reassigned to {', '.join(recipients)}")
@@ -341,7 +349,7 @@ def _report(deadline: Deadline, text: str) -> None:
 
 
 def _completion_text(deadline: Deadline) -> str:
-    """Return, as text, whether a deadline was completed on time, or how many days late."""
+    """Return whether a deadline was completed on time, or how many days late, as text."""
     return f"completed {counted(deadline.days_late, 'day')} late" if deadline.days_late else "completed on time"
 
 

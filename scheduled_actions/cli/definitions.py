@@ -50,7 +50,7 @@ schedule_options = with_options(
         "--rolling/--fixed",
         "is_rolling",
         default=None,
-        help="Count from the end of the previous run, or follow the rule exactly. [default: fixed]",
+        help="Count intervals from the end of the previous run, or follow the rule. [default: fixed]",
     ),
     click.option(
         "--misfire",
@@ -86,22 +86,27 @@ schedule_options = with_options(
         help="Pause after N final failures in a row. [default: never]",
     ),
     skip_options,
-    duration_option("--jitter", "jitter_seconds", help="Maximum random delay of an occurrence; each has its own."),
+    duration_option("--jitter", "jitter_seconds", help="Maximum random delay; each occurrence has its own delay."),
     click.option(
-        "--until", type=last_instant, metavar="ISO", help="Last possible occurrence; a date includes the whole day."
+        "--until",
+        type=last_instant,
+        metavar="ISO",
+        help="Time of the last possible occurrence; a date includes the whole day.",
     ),
-    click.option("--remaining", type=int, metavar="N", help="Number of runs before the schedule ends."),
-    click.option("--priority", type=int, metavar="N", help="Priority; lower numbers run first. [default: 0]"),
+    click.option("--remaining", type=int, metavar="N", help="Number of executions before the schedule ends."),
+    click.option(
+        "--priority", type=int, metavar="N", help="Priority; actions with lower numbers run first. [default: 0]"
+    ),
     click.option(
         "--max-attempts",
         type=int,
         metavar="N",
-        help="Maximum number of attempts per occurrence. [default: the handler's]",
+        help="Maximum number of attempts per occurrence. [default: that of the handler]",
     ),
     click.option(
         "--lock-group",
         metavar="GROUP",
-        help="Lock group; its actions run one at a time, by priority, then the oldest first.",
+        help="Lock group; its actions run one at a time, by priority, then by due time.",
     ),
     document_option("--metadata", help="A JSON object for your own use."),
     series_condition_options,
@@ -114,6 +119,10 @@ def schedule_arguments(options: dict[str, Any], *, zone: str | None) -> dict[str
     Args:
         options: The values of `schedule_options`; other options are passed on unchanged.
         zone: Time zone of times without an offset; None: the service applies the schedule's time zone.
+
+    Raises:
+        UsageError: Both --at and --in are given, or the options of --wait are incomplete.
+        InvalidArgument: The time zone is unknown.
     """
     options = fold_wait(options)
     if zone is not None:
@@ -129,7 +138,7 @@ def schedule_arguments(options: dict[str, Any], *, zone: str | None) -> dict[str
 
 
 def _text_or_object(text: str) -> Any:  # noqa: ANN401 - any JSON
-    """Parse a JSON object; return any other text as it is."""
+    """Parse a JSON object; return any other text unchanged."""
     try:
         return json_text.decode(text, name="the value") if text.lstrip().startswith("{") else text
     except InvalidArgument as error:
@@ -158,7 +167,13 @@ DEADLINE_RESETS = {
 }
 
 deadline_options = with_options(
-    click.option("--recipient", "recipients", multiple=True, metavar="WHO", help="Person responsible; repeatable."),
+    click.option(
+        "--recipient",
+        "recipients",
+        multiple=True,
+        metavar="WHO",
+        help="Responsible person, who receives the reminders; repeatable.",
+    ),
     click.option(
         "--reminder",
         "reminders",
@@ -175,7 +190,7 @@ deadline_options = with_options(
         metavar="LEVEL",
         help='Escalation level: "2 days after: cfo@example.org", or a JSON object; repeatable.',
     ),
-    click.option("--repeat", type=int, metavar="N", help="How many times the escalation runs. [default: 1]"),
+    click.option("--repeat", type=int, metavar="N", help="Number of times that the escalation runs. [default: 1]"),
     click.option("--interval", metavar="RULE", help="Time between two runs of the escalation. [default: daily]"),
     click.option(
         "--action",

@@ -53,8 +53,8 @@ _BAR_WIDTH = 20
 def calendar(project: Project, /, **filters: Any) -> None:  # noqa: ANN401 - of Calendar.page
     """List upcoming entries: pending actions, reminders, deadlines, and the occurrences of schedules.
 
-    Times without an offset are local. Forecast entries have no row yet: they follow from the current rule of their
-    schedule. With --cursor, repeat the --from and --to of the previous page.
+    Times without an offset are local. Forecast entries are computed from the current rules of the schedules and are not
+    stored yet. With --cursor, repeat the --from and --to of the previous page.
     """
     page = project.open().calendar.page(**filters)
     print_page(
@@ -73,7 +73,9 @@ def calendar(project: Project, /, **filters: Any) -> None:  # noqa: ANN401 - of 
     if page.truncated_schedules and not wants_json():
         click.echo(f"the forecast of {counted(len(page.truncated_schedules), 'schedule')} is incomplete", err=True)
     if page.next_cursor and not wants_json():
-        click.echo(f"with the cursor, give --from {page.start.isoformat()} --to {page.end.isoformat()}", err=True)
+        click.echo(
+            f"to get the next page, also give --from {page.start.isoformat()} --to {page.end.isoformat()}", err=True
+        )
 
 
 @click.command()
@@ -88,7 +90,10 @@ def calendar(project: Project, /, **filters: Any) -> None:  # noqa: ANN401 - of 
     "--count", type=WholeNumber(1, 1000), default=10, show_default=True, metavar="N", help="Number of occurrences."
 )
 @click.option(
-    "--until", type=last_instant, metavar="ISO", help="Last possible occurrence; a date includes the whole day."
+    "--until",
+    type=last_instant,
+    metavar="ISO",
+    help="Time of the last possible occurrence; a date includes the whole day.",
 )
 @skip_options
 @json_option
@@ -153,14 +158,14 @@ def _local_text(text: str) -> str:
     "--concurrency",
     type=WholeNumber(1, 10_000),
     metavar="N",
-    help="Concurrent handlers in all pinged processes together. [default: those of one process]",
+    help="Total number of concurrent handlers in all pinged processes. [default: the setting concurrency]",
 )
 @json_option
 @pass_project
 def simulate(
     project: Project, *, start: datetime | None, end: datetime | None, team_id: str | None, concurrency: int | None
 ) -> None:
-    """Forecast the actions that run, hour by hour, if the schedules stay as they are.
+    """Forecast, hour by hour, the actions that will run if the schedules do not change.
 
     The forecast includes clock changes, holidays, maintenance windows and overlaps. It compares the load with the
     capacity of one ping a minute, using the recent duration of each type's handlers. Times are local to this machine.

@@ -1,4 +1,4 @@
-"""Command groups that import a command when it is used, and report errors as one line."""
+"""A command group that imports a command when it is used, and reports errors as one line."""
 
 import sys
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Import and return the command that the first argument names."""
+        """Return the name of the command in the first argument, the imported command, and the other arguments."""
         name, command, rest = super().resolve_command(ctx, args)
         if name in self._locations:
             module, _, attribute = self._locations[name].partition(":")
@@ -39,7 +39,11 @@ class LazyGroup(click.Group):
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own
-        """Run the command; report an error of this package or the database as one line, with exit code 1."""
+        """Run the command and return its result.
+
+        Raises:
+            Failure: The command raised an error of this package or of the database; the message is one line.
+        """
         try:
             return super().invoke(ctx)
         except ActionLocked as error:
@@ -54,7 +58,7 @@ class LazyGroup(click.Group):
 
 
 class Failure(click.ClickException):
-    """A failed command; its message is printed as one line on standard error."""
+    """A failed command; its message is printed as one line on standard error, and the exit code is 1."""
 
     def show(self, file: Any = None) -> None:  # noqa: ANN401 - click's own
         """Print the message to standard error."""

@@ -62,7 +62,7 @@ def dev(project: Project, port: int, *, logs: bool) -> None:
 
 @click.command()
 def demo() -> None:
-    """Run an end-to-end story in a temporary project: schedule, tick, retry, webhooks."""
+    """Run an end-to-end example in a temporary project: actions, ticks, retries, schedules and webhooks."""
     from scheduled_actions.cli.running import play
 
     play()
@@ -72,7 +72,7 @@ def demo() -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PSQL_OPTIONS]...")
 @pass_project
 def psql(project: Project, *, arguments: tuple[str, ...]) -> None:
-    """Open the project's database, embedded or not, in psql; the password is not shown in the list of processes.
+    """Open the project's database, embedded or not, in psql. The password does not appear in the list of processes.
 
     All arguments are passed to psql: `psql -c 'select 1'`.
     """
@@ -97,7 +97,7 @@ def psql(project: Project, *, arguments: tuple[str, ...]) -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that lets SHELL complete commands and options.
+    """Print the script with which a shell completes commands and options.
 
     \b
     bash   in ~/.bashrc:  eval "$(scheduled-actions completion bash)"

@@ -122,9 +122,9 @@ def _error_lines(report: TickReport) -> list[str]:
 def listen(project: Project, *, ping: bool) -> None:
     """Run each action as soon as it is due, until stopped; LISTEN and NOTIFY announce new actions.
 
-    For servers that can run one long-lived process. The listener replaces the external cron, or runs in addition to it;
-    a second listener is a standby. Behind a transaction-mode pooler, the listener polls every second. On Ctrl-C or
-    SIGTERM, the listener lets running handlers finish.
+    Use the listener on a server that can run a long-lived process. It replaces the external cron, or runs in addition
+    to it; a second listener is a standby. Behind a transaction-mode pooler, the listener polls every second. On Ctrl-C
+    or SIGTERM, the listener lets running handlers finish.
     """
     from scheduled_actions.ticks.wake import Listener
 
@@ -170,7 +170,7 @@ def _print_report(report: TickReport) -> None:
 def doctor(project: Project, context: click.Context) -> None:
     """Check settings, secrets, endpoints, registry, handlers, database, clocks and ticks, and suggest fixes.
 
-    The exit code is 1 if there is a fault, 0 if there are only warnings.
+    The exit code is 1 if there is a fault; otherwise 0, even with warnings.
     """
     from scheduled_actions.operations.doctor import service
 
@@ -207,7 +207,7 @@ def build(project: Project) -> None:
     click.echo(registry_build.write(project.directory).summary)
 
 
-@registry.command()
+@registry.command(short_help="Check that the registry is up to date.")
 @json_option
 @pass_project
 def check(project: Project) -> None:

@@ -152,7 +152,7 @@ def _styled(cell: str, heading: str, *, is_heading: bool) -> str:
 
 
 def coloured(status: str) -> str:
-    """Return a status in its colour; click removes colours when the output is not a terminal."""
+    """Return a status with the code of its colour; click removes the code when the output is not a terminal."""
     return click.style(status, fg=_COLOURS[status]) if status in _COLOURS else status
 
 

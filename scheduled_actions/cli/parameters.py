@@ -174,7 +174,7 @@ def _remember_json(context: click.Context, _parameter: click.Parameter, value: b
 json_option = click.option("--json", is_flag=True, expose_value=False, callback=_remember_json, help="Print JSON.")
 
 force_option = click.option(
-    "--force", is_flag=True, help="Override the edit lock (edit_lock_seconds before the due time)."
+    "--force", is_flag=True, help="Override the edit lock, which begins edit_lock_seconds before the due time."
 )
 
 team_option = click.option("--team", "team_id", metavar="TEAM", help="Only this team.")
@@ -190,8 +190,8 @@ reference_options = with_options(
 )
 
 when_options = with_options(
-    instant_option("--at", help="Start time; without an offset, --timezone is required."),
-    duration_option("--in", "delay", help="Start after this delay: PT5M, P1D, 90s, 5m, 2h, 3d."),
+    instant_option("--at", help="Due time; without an offset, --timezone is required."),
+    duration_option("--in", "delay", help="Due after this delay: PT5M, P1D, 90s, 5m, 2h, 3d."),
     click.option("--timezone", metavar="ZONE", help="IANA time zone of --at."),
 )
 
@@ -203,8 +203,10 @@ required_payload_option = click.option(
 _FOLLOW_UP = '{"action_type": …, "payload": …}, or a list'
 #: The condition and the follow-ups of an action or of each occurrence; `fold_wait` combines the options.
 series_condition_options = with_options(
-    document_option("--condition", help="Run only if this condition holds; otherwise skip."),
-    click.option("--wait", "waits", is_flag=True, help="Wait until the condition holds, instead of skipping."),
+    document_option("--condition", help="Run the action only if this condition holds; otherwise, skip it."),
+    click.option(
+        "--wait", "waits", is_flag=True, help="Wait until the condition holds, instead of skipping the action."
+    ),
     duration_option("--check-interval", help="With --wait: time between two checks. [default: 1m]"),
     duration_option("--timeout", help="With --wait: maximum wait. [default: unlimited]"),
     click.option(
@@ -223,7 +225,7 @@ condition_options = with_options(
 
 
 def fold_wait(options: dict[str, Any]) -> dict[str, Any]:
-    """Combine the options of `condition_options` into `condition`, `after`, `on_success` and `on_failure`.
+    """Combine the options of `condition_options` into `condition` and `after`; change and return `options`.
 
     Raises:
         UsageError: An option of --wait is given without --wait, or --wait without --condition.
@@ -248,22 +250,31 @@ action_filter_options = with_options(
     local_instant_option(
         "--from",
         "due_from",
-        help="Scheduled at or after this time; without an offset, local time.",
+        help="Only actions due at or after this time; without an offset, local time.",
     ),
-    local_instant_option("--to", "due_to", help="Scheduled before this time."),
-    click.option("--q", metavar="TEXT", help="Search: part of the type, dedup key or lock group, or start of the id."),
+    local_instant_option("--to", "due_to", help="Only actions due before this time."),
+    click.option(
+        "--q",
+        metavar="TEXT",
+        help="Only actions with TEXT in the type, dedup key or lock group, or at the beginning of the id.",
+    ),
 )
 action_bulk_options = with_options(
     click.argument("action_id", metavar="[ID]", required=False),
     action_filter_options,
-    click.option("--all", "is_all", is_flag=True, help="Select every action; cannot be combined with a filter."),
+    click.option(
+        "--all",
+        "is_all",
+        is_flag=True,
+        help="Select every action with the default --status; cannot be combined with filters.",
+    ),
     click.option("--dry-run", is_flag=True, help="Count the matches without changing them."),
     click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
 )
 
 
 def _ranges(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Parse ranges of days such as `2026-12-24..2027-01-02`; the days are checked where they are used."""
+    """Parse ranges of days such as `2026-12-24..2027-01-02`; the service checks the days later."""
     return [_from_to(text, "..", "a range of days, such as 2026-12-24..2027-01-02") for text in given]
 
 
@@ -302,7 +313,7 @@ _RESET_NAMES = {"delay": "at", **dict.fromkeys(_SKIP_KEYS, "skip")}
 #: The occurrences that a recurrence skips; `fold_skip` combines the options.
 skip_options = with_options(
     click.option("--skip-weekends", is_flag=True, help="Skip Saturdays and Sundays."),
-    click.option("--holidays", metavar="CALENDAR", help="Skip the holidays of a calendar: US, US-CA, NYSE."),
+    click.option("--holidays", metavar="CALENDAR", help="Skip the holidays of a calendar, such as US, US-CA or NYSE."),
     click.option("--skip-date", "skip_dates", multiple=True, metavar="DAY", help="Skip this day; repeatable."),
     click.option(
         "--skip-range",

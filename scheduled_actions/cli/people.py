@@ -27,7 +27,7 @@ def people() -> None:
     is_flag=True,
     help="Wait a few seconds (notifications.digest_seconds), and combine messages to the same person into one.",
 )
-@click.option("--team", "team_id", metavar="TEAM", help="Team of the message.")
+@click.option("--team", "team_id", metavar="TEAM", help="Team that owns the message.")
 @json_option
 @pass_project
 def notify(
@@ -41,7 +41,7 @@ def notify(
     digest: bool,
     team_id: str | None,
 ) -> None:
-    """Send a message with the next tick, to each person through the first of their channels that works.
+    """Send a message to each person on the next tick, through the first of their channels that works.
 
     RECIPIENT is an address (ann@example.org, https://…), a name in [notifications.channels], or resolver:name.
     """
@@ -75,7 +75,7 @@ def _users(_context: click.Context, _parameter: click.Parameter, given: tuple[st
 @click.option(
     "--rule", "recurrence", metavar="RULE", help="Create a schedule per user: daily, weekly. [default: run once]"
 )
-@click.option("--name", metavar="NAME", help="Name of the schedules; existing schedules of that name are updated.")
+@click.option("--name", metavar="NAME", help="With --rule: the schedules are named NAME:ID; existing ones are updated.")
 @click.option("--team", "team_id", metavar="TEAM", help="Team that owns the actions or schedules.")
 @json_option
 @pass_project
@@ -89,7 +89,10 @@ def schedule(
     payload: Any,  # noqa: ANN401 - any JSON
     **options: Any,  # noqa: ANN401 - of LocalScheduling.schedule_local
 ) -> None:
-    """Schedule TYPE for each user at the next HH:MM in their time zone; if any user is invalid, schedule nothing."""
+    """Schedule TYPE for each user at the next HH:MM in their time zone.
+
+    If any user is invalid, nothing is scheduled.
+    """
     with handlers_aside():
         scheduled = project.open().local_scheduling.schedule_local(
             action_type, payload, local_time, users, **options, created_by=caller()

@@ -55,7 +55,8 @@ class Project:
         given = self.given or Path()
         if not given.is_dir():
             raise click.BadParameter(
-                f"{str(given)!r} is not a directory; give the one that contains scheduled_actions.toml and handlers/",
+                f"{str(given)!r} is not a directory; give the project directory, which contains scheduled_actions.toml "
+                "and handlers/",
                 param_hint="'--project'",
             )
         return given.resolve()
@@ -65,7 +66,7 @@ class Project:
         """The environment, completed by the project's `.env`.
 
         Raises:
-            ConfigInvalid: A line of `.env` is not an assignment.
+            ConfigInvalid: `.env` cannot be read, a line is invalid, or the program that replaces the file failed.
         """
         from scheduled_actions.local import environment  # noqa: PLC0415 - help needs no database
 
@@ -76,7 +77,7 @@ class Project:
         """The project's settings and secrets.
 
         Raises:
-            ConfigInvalid: A setting is invalid.
+            ConfigInvalid: A setting is invalid, or `environ` cannot be loaded.
         """
         return config.load(self.directory, self.environ)
 
@@ -112,7 +113,11 @@ class Project:
         return self._open_with_variables(None)
 
     def open_for_reading(self) -> Runtime:
-        """Return the runtime with handlers; without handlers if the registry is missing or cannot be read."""
+        """Return the runtime with handlers, or without them if the registry is missing or cannot be read.
+
+        Raises:
+            ConfigInvalid: A setting is invalid.
+        """
         try:
             return self.open()
         except RegistryInvalid:

@@ -1,4 +1,4 @@
-"""`events` and `facts`: emit events, by hand or for every change to a table, and record facts."""
+"""`events` and `facts`: emit events, once or for every change to a table, and record facts."""
 
 from __future__ import annotations
 
@@ -51,18 +51,24 @@ def _names(_context: click.Context, _parameter: click.Parameter, given: str | No
 
 @click.group()
 def events() -> None:
-    """Emit events to webhooks, by hand or for every change to a table."""
+    """Emit events to webhooks, once or for every change to a table."""
 
 
 @events.command(short_help="Emit an event.")
 @click.argument("event", metavar="EVENT")
 @click.option("--entity-id", required=True, metavar="ID", help="The entity that the event is about.")
 @click.option(
-    "--data", type=json_document, default="{}", metavar="JSON", help="Any JSON; @FILE reads a file, - standard input."
+    "--data",
+    type=json_document,
+    default="{}",
+    metavar="JSON",
+    help="Any JSON; @FILE reads a file, - reads standard input. [default: {}]",
 )
-@click.option("--team", "team_id", metavar="TEAM", help="Team of the event.")
+@click.option("--team", "team_id", metavar="TEAM", help="Team that owns the event.")
 @click.option("--endpoint", metavar="NAME", help="Send the event only to this endpoint, regardless of its patterns.")
-@click.option("--dedup-window", type=float, metavar="SECONDS", help="How long equal events merge; 0 disables merging.")
+@click.option(
+    "--dedup-window", type=float, metavar="SECONDS", help="How long equal events are merged; 0 disables merging."
+)
 @json_option
 @pass_project
 def emit(
@@ -106,7 +112,10 @@ def emit(
 @events.command("watch", short_help="Emit an event for every change to a table.")
 @click.argument("table", metavar="TABLE")
 @click.option(
-    "--entity", required=True, metavar="NAME", help="Entity type of a row: the first half of its event types."
+    "--entity",
+    required=True,
+    metavar="NAME",
+    help="Entity type of the rows; events have the types NAME:created, NAME:updated and NAME:deleted.",
 )
 @click.option(
     "--id-column",
@@ -135,15 +144,16 @@ def emit(
     type=float,
     default=0,
     metavar="SECONDS",
-    help="How long equal events of an entity merge. [default: 0, no merging]",
+    help="How long equal events of an entity are merged; 0 disables merging. [default: 0]",
 )
 @json_option
 @pass_project
 def watch_(project: Project, /, **options: Any) -> None:  # noqa: ANN401 - the fields of a Watch
     """Emit NAME:created, NAME:updated and NAME:deleted for each row of TABLE that a statement changes.
 
-    TABLE is written as in SQL: schema.table, or "Table" with capital letters. Triggers emit the events in the
-    transaction of the statement; a rollback removes the events. Watching the table again replaces the previous options.
+    TABLE is written as in SQL, such as schema.table; a name with capital letters needs double quotes. Triggers emit the
+    events in the transaction of the statement; a rollback removes the events. Watching the table again replaces the
+    previous options.
     """
     from scheduled_actions.webhooks.watches import Watch, watch
 
@@ -206,7 +216,7 @@ def facts() -> None:
     """
 
 
-@facts.command("report")
+@facts.command("report", short_help="Set a fact about an entity.")
 @_fact_arguments
 @click.argument("value", type=json_document, metavar="JSON")
 @json_option
@@ -221,7 +231,9 @@ def report_fact(
     value: Any,  # noqa: ANN401 - any JSON
     team_id: str | None,
 ) -> None:
-    """Set the fact NAME of the entity TYPE ID to JSON: '"approved"', 42, true; @FILE reads a file, - standard input.
+    """Set the fact NAME of the entity TYPE ID to JSON.
+
+    JSON is any value, such as '"approved"', 42 or true; @FILE reads a file, - reads standard input.
 
     Actions that wait for the fact become due now if the value changes. Reporting the same value again changes nothing.
     """

@@ -1,4 +1,4 @@
-"""Run a project on this machine: `dev` until a signal stops it, `demo` for one story in a temporary project."""
+"""Run a project on this machine: `dev` until a signal stops it, `demo` in a temporary project until the demo ends."""
 
 import base64
 import os
@@ -34,7 +34,7 @@ from scheduled_actions.local.demo.report import DemoCheckFailed, Report
 from scheduled_actions.local.demo.story import ACCOUNTS, WAREHOUSE, Story
 from scheduled_actions.local.receiver import receiving
 
-#: Environment variables that would connect the demo to a real project.
+#: Prefixes of environment variables that would connect the demo to a real project.
 _FOREIGN_VARIABLES = ("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "VERCEL", "SCHEDULED_ACTIONS_")
 #: Ctrl-C, `kill`, and the end of the terminal.
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -49,7 +49,16 @@ _EXAMPLE_TYPE = "maintenance:prune"
 
 
 def serve(directory: Path, *, port: int, shows_log: bool) -> None:
-    """Serve the project and ping it every minute, until a signal stops it."""
+    """Serve the project and ping it every minute, until a signal stops it.
+
+    Args:
+        directory: The project directory.
+        port: The port on 127.0.0.1; 0 chooses a free one.
+        shows_log: Print the server's log instead of writing it to a file.
+
+    Raises:
+        ScheduledActionsError: The project cannot be run, or its server ended unexpectedly.
+    """
     with (
         suppress(KeyboardInterrupt),
         _stops_are_interrupts(),
@@ -63,7 +72,8 @@ def serve(directory: Path, *, port: int, shows_log: bool) -> None:
 
 
 def _stops_are_interrupts() -> AbstractContextManager[None]:
-    # `nohup` ignores SIGHUP, and that stays; a shell that starts us with `&` ignores SIGINT, and that does not.
+    # `nohup` makes this process ignore SIGHUP, which stays ignored. A shell makes a process that it starts with `&`
+    # ignore SIGINT, which must stop the server nevertheless.
     stops = [one for one in _STOPS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
     return signals_handled(dict.fromkeys(stops, signal.default_int_handler))
 
@@ -122,7 +132,8 @@ def _secret_in_shell(project: local_project.LocalProject) -> str:
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("CRON_SECRET=")]
     if lines == [f"CRON_SECRET={project.config.cron_secret.reveal()}"]:
         return f"$(sed -n 's/^CRON_SECRET=//p' {_relative(path)})"
-    return f'$(. {shlex.quote(str(path))} && echo "$CRON_SECRET")'  # Quoted there, or exported.
+    # The value is quoted, or `export` precedes the name.
+    return f'$(. {shlex.quote(str(path))} && echo "$CRON_SECRET")'
 
 
 def _log(text: str) -> None:
@@ -171,10 +182,11 @@ def _stop(project: local_project.LocalProject) -> None:
 
 
 def play() -> None:
-    """Play the demo, and remove everything that was started for it.
+    """Play the demo, then stop and delete everything that it started and created.
 
     Raises:
         Failure: A check failed.
+        ScheduledActionsError: The temporary project cannot be run.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     report = Report()
@@ -195,7 +207,9 @@ def play() -> None:
 def _temporary_directory() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-demo-"))
     try:
-        directory.chmod(0o711)  # The account that runs Postgres for root must be able to enter.
+        directory.chmod(
+            0o711
+        )  # If root plays the demo, Postgres runs under another account, which must be able to enter.
         yield directory
     finally:
         local_postgres.remove(directory / ".scheduled_actions")
@@ -203,7 +217,7 @@ def _temporary_directory() -> Iterator[Path]:
 
 
 def _write_project(report: Report, directory: Path, url: str, endpoints: Mapping[str, str]) -> None:
-    report.step("A project with a database and a server of its own")
+    report.step("A project with its own database and server")
     report.show(f"scheduled-actions init {directory}")
     project_template.write(directory)
     shop = resources.files("scheduled_actions.local.demo").joinpath("shop.py")

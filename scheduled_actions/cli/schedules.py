@@ -64,7 +64,7 @@ def schedules() -> None:
 @json_option
 @pass_project
 def list_(project: Project, /, *, limit: int, **filters: Any) -> None:  # noqa: ANN401 - of Schedules.find
-    """List the newest schedules that match every filter, each in its own time zone."""
+    """List the newest schedules that match every filter; times are in the time zone of each schedule."""
     runtime = project.open_for_reading()
     found, next_cursor = read_page(lambda most: runtime.schedules.find(**filters, limit=most), limit)
     rules = dict(zip([schedule.id for schedule in found], _descriptions(runtime, found), strict=True))
@@ -176,7 +176,7 @@ def update(
 
     A new rule, time zone, start, end or skip also moves the pending occurrence, in the same transaction. Skip options
     replace all previous skip options. A schedule that has ended becomes active again if the change gives it another
-    occurrence.
+    occurrence. The defaults below are those of new schedules.
     """
     runtime = project.open()
     changes = apply_resets(
@@ -219,7 +219,7 @@ def pause(project: Project, reference: str, *, team_id: str | None, reason: str 
     _report(runtime, client.pause_schedule(reference, reason=reason, by=caller(), team_id=team_id), "paused")
 
 
-@schedules.command(short_help="Resume a schedule at its next occurrence.")
+@schedules.command(short_help="Resume a schedule from its next occurrence.")
 @reference_options
 @json_option
 @pass_project
@@ -233,12 +233,12 @@ def resume(project: Project, reference: str, *, team_id: str | None) -> None:
     _report(runtime, schedule, "resumed")
 
 
-@schedules.command(short_help="Run a schedule once, with the next tick.")
+@schedules.command(short_help="Run a schedule once, on the next tick.")
 @reference_options
 @json_option
 @pass_project
 def run(project: Project, reference: str, *, team_id: str | None) -> None:
-    """Run the schedule REF once with the next tick, in addition to its occurrences."""
+    """Run the schedule REF once on the next tick, in addition to its occurrences."""
     project.open_without_handlers()
     scheduled = client.run_schedule(reference, by=caller(), team_id=team_id)
     answer({"id": scheduled.id}, f"{scheduled.id} is due now")
@@ -318,12 +318,12 @@ def sync(project: Project) -> None:
 
 
 def _outcome_line(action: Action, schedule: Schedule) -> str:
-    at = zoned(action.occurrence_at, schedule) or f"{zoned(action.created_at, schedule)} (by hand)"
+    at = zoned(action.occurrence_at, schedule) or f"{zoned(action.created_at, schedule)} (manual run)"
     return f"{at}  {action.status}  {action.id}{f': {action.error_message}' if action.error_message else ''}"
 
 
 def _descriptions(runtime: Runtime, schedules: Collection[Schedule]) -> list[str]:
-    """Return the rule of each schedule in words; a rule that cannot be parsed is returned unchanged."""
+    """Return the rule of each schedule in words; return a rule that cannot be parsed unchanged."""
     with handlers_aside():
         return runtime.schedule_rules.describe_all(schedules)
 

@@ -15,7 +15,7 @@ from scheduled_actions.cli.project import Project, caller, pass_project
 
 @click.group()
 def tokens() -> None:
-    """Manage API tokens. ADMIN_TOKEN is accepted as well."""
+    """Manage API tokens. The API also accepts ADMIN_TOKEN."""
 
 
 @tokens.command("create", short_help="Create a token and print it.")
@@ -28,8 +28,8 @@ def tokens() -> None:
     help="viewer reads data; operator also changes data; admin also manages tokens.",
 )
 @click.option("--team", "team_id", metavar="TEAM", help="Restrict the token to the data of this team.")
-@local_instant_option("--expires-at", help="Expiry; without an offset, local time.")
-@duration_option("--expires-in", help="Expiry after this time: P30D, 12h, 90d.")
+@local_instant_option("--expires-at", help="Time of expiry; without an offset, local time.")
+@duration_option("--expires-in", help="Expire after this long: P30D, 12h, 90d.")
 @json_option
 @pass_project
 def create_token(
@@ -42,7 +42,7 @@ def create_token(
     expires_at: datetime | None,
     expires_in: timedelta | None,
 ) -> None:
-    """Create a token called NAME and print the token. The token cannot be shown again: only its digest is stored.
+    """Create a token named NAME and print the token. The token cannot be shown again: only its digest is stored.
 
     Standard output contains only the token.
     """
@@ -140,7 +140,10 @@ def create_feed(
     address = f"{(runtime.config.settings.url or '').rstrip('/')}/calendar/{secret}.ics"
     answer({**asdict(feed), "path": address}, address)
     if not wants_json():
-        click.echo("store the address now: it is not shown again; it opens the calendar until `feeds revoke`", err=True)
+        click.echo(
+            "store the address now: it is not shown again. It gives access to the calendar until the feed is revoked",
+            err=True,
+        )
 
 
 @feeds.command("list")

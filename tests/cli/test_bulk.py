@@ -41,7 +41,7 @@ def test_it_asks_first(run, connection):
     asked = run("actions", "retry", "--all", stdin="n\n")
 
     assert asked.exit_code == 1
-    assert "retry 1 action?" in asked.stderr
+    assert "Retry 1 action?" in asked.stderr
     assert _statuses(connection) == ["failed"]
     assert run("actions", "retry", "--all", stdin="y\n").exit_code == 0
     assert _statuses(connection) == ["pending"]

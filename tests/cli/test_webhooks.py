@@ -407,7 +407,7 @@ def test_without_a_secret_it_makes_one_and_says_where_it_goes(listening):
     post(url, b"no json", {})
 
     out, _ = process.communicate(timeout=20)
-    assert "REFUSED: the request has no webhook-id header" in out
+    assert "REJECTED: the request has no webhook-id header" in out
     assert re.search(rf"LOCAL_WEBHOOK_URL={url}\n\s+LOCAL_WEBHOOK_SECRET=whsec_", err)
 
 

@@ -172,7 +172,7 @@ def _run_steps(run_step: Callable[[BatchProgress | None], BatchProgress], total:
 
 
 def _attempt_lines(attempt: Mapping[str, Any]) -> list[str]:
-    """Return a line for the attempt, and an indented one for its answer, if there was any."""
+    """Return a line for an attempt and, if there was an answer, an indented line for the answer."""
     at = local(datetime.fromisoformat(str(attempt["at"]))) if attempt.get("at") else ""
     took = f" in {attempt['duration_ms']} ms" if attempt.get("duration_ms") is not None else ""
     result = attempt.get("status") or attempt.get("error") or "no answer"

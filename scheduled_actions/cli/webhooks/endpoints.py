@@ -33,7 +33,7 @@ _RESETS = {"filter": "filter", "rate-limit": "rate_limit", "header": "headers", 
 
 
 def _headers(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str] | None:
-    """Parse headers such as `X-Tenant: blue`; None without any."""
+    """Parse headers such as `X-Tenant: blue`; return None without headers."""
     headers: dict[str, str] = {}
     for one in given:
         name, colon, value = one.partition(":")
@@ -52,14 +52,14 @@ def _delays(_context: click.Context, _parameter: click.Parameter, given: str | N
 
 
 _endpoint_argument = with_options(click.argument("endpoint", metavar="ID"), team_option)
-_secret_option = click.option("--secret", metavar="whsec_…", help="Use this secret. [default: a generated one]")
+_secret_option = click.option("--secret", metavar="whsec_…", help="Signing secret. [default: a generated secret]")
 _definition_options = with_options(
     click.option(
         "--pattern", "patterns", multiple=True, metavar="PATTERN", help="Event types, such as task:*; repeatable."
     ),
     document_option("--filter", help='Only events that match: {"data.record.state": "done"}.'),
-    click.option("--description", metavar="TEXT", help="A note for people."),
-    click.option("--rate-limit", type=float, metavar="N", help="Maximum deliveries per second."),
+    click.option("--description", metavar="TEXT", help="Description, for people only."),
+    click.option("--rate-limit", type=float, metavar="N", help="Maximum number of deliveries per second."),
     click.option(
         "--header",
         "headers",
@@ -79,16 +79,19 @@ _definition_options = with_options(
 
 @click.group()
 def endpoints() -> None:
-    """Create, change and test endpoints. Endpoints in scheduled_actions.toml are listed here, and changed there."""
+    """Create, change and test endpoints.
+
+    Endpoints in scheduled_actions.toml are listed, but can be changed only in that file.
+    """
 
 
-@endpoints.command("list")
+@endpoints.command("list", short_help="List endpoints.")
 @team_option
 @page_options
 @json_option
 @pass_project
 def list_(project: Project, /, **page: Any) -> None:  # noqa: ANN401 - of Endpoints.page
-    """List endpoints: those in scheduled_actions.toml, then those in the database, the oldest first."""
+    """List endpoints: those in scheduled_actions.toml, then those in the database, oldest first."""
     found, next_cursor = project.open_without_handlers().endpoints.page(**page)
     print_page(
         {"endpoints": [asdict(one) for one in found], "next_cursor": next_cursor},
@@ -104,12 +107,12 @@ def list_(project: Project, /, **page: Any) -> None:  # noqa: ANN401 - of Endpoi
     )
 
 
-@endpoints.command()
+@endpoints.command(short_help="Show an endpoint.")
 @_endpoint_argument
 @json_option
 @pass_project
 def show(project: Project, endpoint: str, *, team_id: str | None) -> None:
-    """Show the endpoint ID, or the one with that name in scheduled_actions.toml, without its secrets."""
+    """Show an endpoint without its secrets; ID is its id, or its name in scheduled_actions.toml."""
     _print(project.open_without_handlers().endpoints.get(endpoint, team_id=team_id))
 
 
@@ -139,7 +142,9 @@ def create(project: Project, /, *, disabled: bool, **options: Any) -> None:  # n
 @click.option(
     "--enable/--disable", "enabled", default=None, help="Enable or disable deliveries; --enable also clears failures."
 )
-@click.option("--reset", type=click.Choice(list(_RESETS)), multiple=True, help="Remove this option; repeatable.")
+@click.option(
+    "--reset", type=click.Choice(list(_RESETS)), multiple=True, help="Remove the value of this option; repeatable."
+)
 @json_option
 @pass_project
 def update(
@@ -153,8 +158,7 @@ def update(
 ) -> None:
     """Change the endpoint ID; omitted options keep their values.
 
-    For an endpoint in scheduled_actions.toml, only --enable applies; this clears the failures that disabled the
-    endpoint.
+    An endpoint in scheduled_actions.toml accepts only --enable, which clears the failures that disabled the endpoint.
     """
     changes = apply_resets(_given(options), reset, _RESETS, values={"headers": {}})
     if not changes:
@@ -191,7 +195,7 @@ def rotate(
 ) -> None:
     """Rotate the secret of the endpoint ID, and print the new one. The secret is not shown again.
 
-    Until --grace is over, deliveries are signed with both secrets, so that the receiver can switch. If the
+    Until the grace period ends, deliveries are signed with both secrets, so that the receiver can switch. If the
     previous secret was stolen, revoke it immediately with --grace 0s.
     """
     shown, new = project.open_without_handlers().endpoints.rotate(
@@ -200,7 +204,7 @@ def rotate(
     _print(shown, secret=new)
 
 
-@endpoints.command(short_help="Encrypt every secret with the current key.")
+@endpoints.command(short_help="Encrypt every stored secret with the first key.")
 @json_option
 @pass_project
 def reseal(project: Project) -> None:
@@ -217,7 +221,7 @@ def reseal(project: Project) -> None:
 @json_option
 @pass_project
 def test(project: Project, endpoint: str, *, team_id: str | None) -> None:
-    """Send webhook:test to the endpoint ID with the next tick, regardless of its patterns."""
+    """Send the event webhook:test to the endpoint ID on the next tick, regardless of its patterns."""
     runtime = project.open_without_handlers()
     scheduled = runtime.endpoints.test(endpoint, team_id=team_id, by=caller())
     answer(

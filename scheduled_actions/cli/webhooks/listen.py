@@ -36,7 +36,7 @@ listening at {url}
     "--secret",
     metavar="whsec_…",
     envvar="WEBHOOK_SECRET",
-    help="Secret to verify requests with. [default: $WEBHOOK_SECRET, or a new one]",
+    help="Secret that verifies requests. [default: $WEBHOOK_SECRET, or a generated secret]",
 )
 @click.option("--endpoint", metavar="NAME", help="Use the secret of this endpoint in scheduled_actions.toml.")
 @click.option(
@@ -114,7 +114,7 @@ def _verified(body: bytes, headers: Mapping[str, str], secret: str) -> dict[str,
 def _print_as_text(request: dict[str, Any]) -> None:
     body = request["body"]
     event = body.get("event", "") if isinstance(body, dict) else ""
-    state = "verified" if request["is_verified"] else f"REFUSED: {request['problem']}"
+    state = "verified" if request["is_verified"] else f"REJECTED: {request['problem']}"
     webhook_id = one_line(request["webhook_id"] or "no webhook-id")
     lines = [] if body is None else [f"  {one_line(line)}" for line in pretty_json(body).split("\n")]
     click.echo("\n".join([f"{local(request['at'])}  {one_line(str(event))}  {webhook_id}  {state}", *lines]))
