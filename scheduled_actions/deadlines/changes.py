@@ -23,7 +23,7 @@ from scheduled_actions.deadlines.rules.definition import HOW_TO_BEGIN, HOW_TO_EN
 from scheduled_actions.deadlines.rules.planning import DeadlineClock
 
 NOT_ACKNOWLEDGED: dict[str, Any] = dict.fromkeys(("acknowledged_at", "acknowledged_by", "acknowledged_until"))
-#: Steps that the budget of a move has for each deadline.
+#: Evaluation steps per deadline in the budget of a move.
 _STEPS_PER_DEADLINE = 100
 #: Parts of a definition whose change invalidates notifications in progress.
 _SHAPING = ("stages", "timezone", "calendar")
@@ -154,7 +154,7 @@ def create_next(connection: Connection, deadline: Deadline, now: datetime) -> UU
     if due_at is None:
         return None
     find = partial(store.find_occurrence, connection, deadline.series_id, due_at)
-    # Another session may create it at the same time: then nothing is inserted, and that one is found.
+    # If another session creates the same deadline first, nothing is inserted, and the second search finds it.
     next_id = find() or _insert_next(connection, deadline, deadline.series_id, due_at) or find()
     store.write(connection, {deadline.id: {"next_id": next_id}})
     return next_id
@@ -185,7 +185,7 @@ def update_by_name(connection: Connection, found: store.DeadlineSnapshot, new: N
     """
     before, now = found
     definition = new.definition
-    # The reach of unchanged addresses stays that of the call that first gave them.
+    # The reach is not compared: unchanged addresses keep the reach of the call that first gave them.
     if before.problem is None and {**before.definition, "reach": None} == {**definition, "reach": None}:
         return before
     if before.series_id is None:
@@ -274,7 +274,7 @@ def move(
         what: The name of the history entry.
         by: Who moves the deadlines, for the history.
         reason: The reason, for the history.
-        resend: Whether to plan stages again that have already run; None: only for missed deadlines.
+        resend: Whether to plan stages again that have already run; None: only those of missed deadlines.
         columns: Further columns to write.
 
     Raises:
@@ -357,14 +357,14 @@ def _withdrawn(stages: Collection[Stage]) -> list[Stage]:
     return [replace(stage, state="withdrawn") if stage.state in {"planned", "left_out"} else stage for stage in stages]
 
 
-def _recurs(before: Deadline, stage: Stage, resends: bool) -> bool:  # noqa: FBT001 - as computed for the deadline
+def _recurs(before: Deadline, stage: Stage, resends: bool) -> bool:  # noqa: FBT001 - computed per deadline
     # After the move, the deadline is open and can be missed again.
     recurs = resends or (stage.kind == "due" and before.status == "missed")
     return recurs and stage.state == "begun" and stage.kind != "renewal"
 
 
 def _reset(deadline: Deadline, stage: Stage) -> Stage:
-    """Return a finished stage as planned again; the numbers of its occurrences continue."""
+    """Return a finished stage with a new planned occurrence, numbered after those that have begun."""
     times = next((one.get("times") for one in deadline.definition.get("stages", ()) if one["key"] == stage.key), None)
     return replace(
         stage, state="planned", occurrence=stage.begun + 1, times=None if times is None else stage.begun + times

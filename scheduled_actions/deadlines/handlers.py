@@ -35,7 +35,7 @@ _GONE = "the deadline no longer exists"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The state of the deadline under which an action started."""
+    """The stage and the revision of a deadline for which an action started."""
 
     deadline_id: UUID
     stage: str
@@ -43,9 +43,10 @@ class Guard:
     subject: ClassVar[str] = "its deadline"
 
     def holds(self, connection: Connection) -> bool:
-        """Whether the action may still run; a true result remains valid until the transaction ends.
+        """Return whether the action may still run; a true result remains valid until the transaction ends.
 
-        Takes the exclusive lock that changes take: two handlers that held a shared lock and both wrote would deadlock.
+        Locks the deadline exclusively, as changes do: two handlers that held shared locks and then both wrote would
+        deadlock.
         """
         found = store.lock(connection, [self.deadline_id])
         key, _ = planning.parse_occurrence(self.stage)
@@ -85,7 +86,7 @@ def _begin(connection: Connection, claimed: Claimed) -> Guard | Outcome | None:
         if isinstance(outcome, settlement.Skipped):
             changes["entry"] = store.history_entry("held_back", now, stage=key, reason=outcome.reason)
         store.write(connection, {deadline.id: changes})
-        # A snoozed action runs at the new instant itself: no further action is planned.
+        # A snoozed action is itself rescheduled to the new instant, so no further action is planned.
         if not isinstance(outcome, settlement.Snoozed):
             store.plan(connection, {deadline.id: [stage]})
     if outcome is not None or (stage is not None and stage.kind == "renewal"):
@@ -121,7 +122,8 @@ def send_notices(
     """Schedule the notifications of a reminder or an escalation level; reassign the deadline if the level has `assign`.
 
     Returns:
-        The recipients, and who was passed over because they are away; Skip if there is nothing to send.
+        The names of the recipients as `notified`, and those of absent people, if any, as `passed_over`; Skip if there
+            is nothing to send.
 
     Raises:
         UnknownDeadline: The deadline does not exist in the team of the action.
@@ -172,7 +174,8 @@ def renew(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
 def _job(payload: StagePayload, context: Context) -> NotificationJob | Skip:
     """Lock the deadline; return the notifications to send, or Skip with the reason if there are none.
 
-    Without the lock, an action that no stage planned could notify people of a changed deadline: it has no guard.
+    The lock is needed because an action that no stage planned has no guard: without the lock, it could send a
+    notification while the deadline is changed.
     """
     found = _lock(payload, context)
     if found is None:
@@ -207,7 +210,11 @@ def _emit(event: str, deadline: Deadline, data: dict[str, Any], context: Context
 
 
 def _notify(context: Context, notifications: Notifications, job: NotificationJob) -> tuple[list[str], list[str]]:
-    """Schedule the notifications of a job when this attempt is settled; return the recipients and the absent people."""
+    """Schedule the notifications of a job when this attempt is settled.
+
+    Returns:
+        The names of the recipients, and of the people who are away.
+    """
     deadline, stage = job.deadline, job.stage
     people, away = notifications.remind(
         list(job.to),
@@ -218,7 +225,7 @@ def _notify(context: Context, notifications: Notifications, job: NotificationJob
             "deadline_id": str(deadline.id),
             "stage": job.occurrence,
             "revision": deadline.revision,
-            # Recipients given for the stage itself do not change with a reassignment.
+            # A reassignment does not change the recipients of a stage that has its own.
             **({"is_for_recipients": True} if stage.to is None else {}),
         },
         team_id=deadline.team_id,
@@ -231,12 +238,13 @@ def _notify(context: Context, notifications: Notifications, job: NotificationJob
 def _notify_first_present(
     context: Context, notifications: Notifications, job: NotificationJob
 ) -> tuple[list[str], list[str]]:
-    """Schedule the notifications of a level; if all its people are away, those of the next level with someone present.
+    """Schedule the notifications of an escalation level for its people or, if all are away, for those of a later level.
 
-    If everyone is away up to the last level, the people of the level itself are notified.
+    The later level is the first with a person who is present. If there is none, the people of the level itself are
+    notified.
 
     Returns:
-        The recipients, and the absent people who were passed over.
+        The names of the recipients, and of the absent people who were passed over.
     """
     levels = [stage for stage in job.deadline.stages if stage.kind == "escalation"]
     passed_over: list[str] = []

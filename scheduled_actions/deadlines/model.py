@@ -29,7 +29,7 @@ class Stage:
     #: For example "3 business days before at 09:00".
     offset: str
     action_type: str
-    #: The payload of its action; None: the deadline's id, the stage's key and the number of the occurrence.
+    #: The payload of its action; None: an object of `deadline_id`, `stage` (the key) and `occurrence` (the number).
     payload: Any = None
     #: `priority`, `max_attempts` and `lock_group` of its action; None: the defaults.
     options: Mapping[str, Any] | None = None
@@ -54,14 +54,14 @@ class Stage:
     occurrence: int = 1
     #: The number of occurrences that have begun, including those held back by an acknowledgement.
     begun: int = 0
-    #: When an occurrence last began without being held back; None: never.
+    #: When an occurrence last began, not counting those that were held back; None: never.
     last_at: datetime | None = None
     #: The deadline's revision when an occurrence last began or was held back.
     revision: int = 0
 
     @property
     def is_planned(self) -> bool:
-        """Whether the stage has a planned occurrence, for which an action is scheduled."""
+        """Whether an occurrence of the stage is planned; unless the deadline is paused, its action is scheduled."""
         return self.state == "planned" and self.at is not None
 
     @property
@@ -137,8 +137,8 @@ class Deadline:
     days_late: int | None
     acknowledged_at: datetime | None
     acknowledged_by: str | None
-    #: The end of the acknowledgement; None with `acknowledged_at`: until the deadline is completed, cancelled, moved or
-    #: reassigned.
+    #: The end of the acknowledgement. If this is None but `acknowledged_at` is set, the acknowledgement lasts until the
+    #: deadline is completed, cancelled, moved or reassigned.
     acknowledged_until: datetime | None
     metadata: Mapping[str, Any] | None
     #: The arguments of `set_deadline`; a later call with equal arguments changes nothing.
@@ -148,12 +148,13 @@ class Deadline:
     created_by: str | None
     created_at: datetime
     updated_at: datetime
-    #: The invalid value of the stored row, which was replaced or left out; None for a valid row. Not a column.
+    #: Describes the first invalid value of the stored row; invalid values are replaced or left out. None for a valid
+    #: row. Not a column.
     problem: str | None = None
 
     @property
     def reach(self) -> AddressReach | None:
-        """The reach of the deadline's addresses if a token gave any; None: all are from application code."""
+        """Which addresses the deadline may use, if any were given with a token; None: all are from application code."""
         reach = self.definition.get("reach")
         return None if reach is None else "public" if reach == "public" else "team"
 
@@ -163,7 +164,7 @@ class Deadline:
         return self.status in UNRESOLVED
 
     def is_acknowledged(self, now: datetime) -> bool:
-        """Whether an acknowledgement is in effect."""
+        """Return whether an acknowledgement is in effect at `now`, an aware instant."""
         until = self.acknowledged_until
         return self.acknowledged_at is not None and (until is None or now < until)
 

@@ -57,7 +57,7 @@ def find(
         database: Holds the tables.
         status: `open`, `missed`, `completed` or `cancelled`; None: any.
         is_overdue: Only unresolved deadlines that are not paused, and whose due instant has passed.
-        team_id: Only of this team.
+        team_id: Only deadlines of this team; None: of all teams.
         target: `{"type", "id"}` of the entity.
         name: Only deadlines with this name.
         series_id: Only deadlines of this series.
@@ -104,7 +104,7 @@ def near(
     Args:
         database: Holds the tables.
         statuses: Only deadlines with one of these statuses; resolved deadlines are never returned.
-        team_id: Only of this team.
+        team_id: Only deadlines of this team; None: of all teams.
         due_to: Due before this instant; aware.
         after: The due instant and the id of the last deadline on the previous page; None: the first page.
         limit: Maximum number of deadlines.
@@ -125,7 +125,7 @@ def near(
 def notices(
     database: Database, deadline: Deadline, *, before: UUID | None = None, limit: int = MAX_TIMELINE
 ) -> list[store.NotificationReceipt]:
-    """Return the receipts of a deadline's notifications, sent and refused, the newest first.
+    """Return the receipts of a deadline's notifications, both sent and not accepted by a channel, newest first.
 
     Args:
         database: Holds the tables.

@@ -49,7 +49,7 @@ class DeadlinePreview:
 
     due_at: datetime
     timezone: str
-    #: The requested stages with their instants; a past stage is left out or due immediately.
+    #: The requested stages with their instants. A stage in the past has the state `left_out`, or runs immediately.
     stages: list[Stage]
 
 
@@ -68,6 +68,10 @@ class Deadlines:
         Of several deadlines with one name, this is the unresolved one that is due first; if all are resolved, the
         newest.
 
+        Args:
+            reference: Id or name.
+            team_id: Only within this team. None: by id, any deadline; by name, only a deadline without a team.
+
         Raises:
             UnknownDeadline: No deadline has that id or name (in that team).
         """
@@ -80,6 +84,11 @@ class Deadlines:
         self, reference: UUID | str, *, team_id: str | None, connection: psycopg.Connection[Any] | None = None
     ) -> Iterator[tuple[Deadline, Connection]]:
         """Lock a deadline within a `with` block; yield the deadline and the connection that holds the lock.
+
+        Args:
+            reference: Id or name.
+            team_id: Only within this team; None: as for `get`.
+            connection: Joins the caller's transaction; None: a new transaction, which ends with the block.
 
         Raises:
             UnknownDeadline: No deadline has that id or name (in that team).
@@ -113,7 +122,7 @@ class Deadlines:
         """
         new = self._checked(given, requester)
         with borrowed_connection(self.database, connection) as lent, atomic(lent):
-            # The second attempt finds the deadline if another session has just created it.
+            # If another session creates a deadline of this name at the same time, the second attempt updates it.
             for _ in range(2):
                 if (found := _lock_by_name(lent, new)) is not None:
                     return change.update_by_name(lent, found, new), False
@@ -126,9 +135,14 @@ class Deadlines:
     ) -> list[UUID]:
         """Create many deadlines, all or none; return their ids in order.
 
+        Args:
+            given: At most 20,000 mappings, each with the arguments of `set_deadline`.
+            connection: Joins the caller's transaction.
+
         Raises:
-            RequestError: As for `set`; the note of an invalid argument contains its position in the list. Or a name is
-                given twice, or an unresolved deadline of the team has it.
+            RequestError: As for `set`; a note of the exception contains the position of the deadline in the list. Also
+                if a name is given twice, or belongs to an unresolved deadline of the team.
+            DatabaseUnavailable: The database cannot be reached; nothing was created.
         """
         arguments.check_list("deadlines", given, most=MAX_DEADLINES)
         checked: list[NewDeadline] = []
@@ -152,7 +166,12 @@ class Deadlines:
     def preview(self, given: Mapping[str, Any], *, requester: Requester | None = None) -> DeadlinePreview:
         """Return the due instant and the stages of a new deadline without storing the deadline.
 
-        Takes the arguments of `set`. Existing deadlines, and how many deadlines of a series overlap, are not checked.
+        The preview does not check whether the name is in use, or how many deadlines of a series would be open at the
+        same time.
+
+        Args:
+            given: The arguments of `set_deadline`.
+            requester: The token of an HTTP request; None: application code.
 
         Raises:
             RequestError: An argument is invalid, or the requester may not schedule an auto-action.
@@ -172,12 +191,12 @@ class Deadlines:
     ) -> DeadlinePreview:
         """Return the due instant and the stages that a deadline would have after `update`; nothing is stored.
 
-        A changed recurrence does not change the result, and later deadlines of the series are not checked.
+        A new recurrence does not change the preview. Later deadlines of the series are not checked.
 
         Args:
             reference: Id or name.
             changes: The arguments of `update` that change.
-            team_id: Only within this team.
+            team_id: Only within this team; None: as for `get`.
             requester: The token of an HTTP request; None: application code.
 
         Raises:
@@ -211,7 +230,7 @@ class Deadlines:
         requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Deadline:
-        """Change arguments of a deadline and of the later unresolved ones in its series; return the deadline.
+        """Change the arguments of a deadline and of the later unresolved deadlines in its series; return the deadline.
 
         Future stages are planned again. A new rule applies after the last existing deadline of the series; existing due
         instants do not change. Omitted arguments keep their values; None restores the default of `set_deadline`.
@@ -229,7 +248,7 @@ class Deadlines:
             metadata: Replaces the metadata.
             by: Who changes the deadline, for the history.
             reason: The reason, for the history.
-            team_id: Only within this team.
+            team_id: Only within this team; None: as for `get`.
             requester: The token of an HTTP request; None: application code.
             connection: Joins the caller's transaction.
 
@@ -279,7 +298,7 @@ class Deadlines:
             resend: Whether to plan stages again that have already run; None: only if the deadline was missed.
             by: Who moves the deadline, for the history.
             reason: The reason, for the history.
-            team_id: Only within this team.
+            team_id: Only within this team; None: as for `get`.
             connection: Joins the caller's transaction.
 
         Raises:
@@ -304,9 +323,15 @@ class Deadlines:
         team_id: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> int:
-        """Change the due instants of many deadlines by id, all or none; return their number.
+        """Change the due instants of many deadlines, all or none; return the number of deadlines.
 
-        The due instants and the options are those of `move`.
+        Args:
+            moves: The new due instant of each deadline, by id; due instants are given as for `move`.
+            resend: As for `move`.
+            by: Who moves the deadlines, for the history.
+            reason: The reason, for the history.
+            team_id: Only within this team; None: any deadline.
+            connection: Joins the caller's transaction.
 
         Raises:
             UnknownDeadline: A deadline does not exist (in that team).
@@ -345,9 +370,17 @@ class Deadlines:
         team_id: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Deadline:
-        """Pause a deadline that is open; return the deadline.
+        """Pause an open deadline; return the deadline.
 
-        Until the deadline is resumed, its stages do not run; only the next deadline of its series is still created.
+        Until the deadline is resumed, its stages do not run, but the next deadline of its series is still created. A
+        deadline that is already paused is not changed.
+
+        Args:
+            reference: Id or name.
+            by: Who pauses the deadline, for the history.
+            reason: The reason, for the history.
+            team_id: Only within this team; None: as for `get`.
+            connection: Joins the caller's transaction.
 
         Raises:
             UnknownDeadline: No deadline has that id or name (in that team).
@@ -357,7 +390,7 @@ class Deadlines:
         with self._changing(reference, team_id, connection, "open") as (lent, deadline, now):
             if deadline.paused_at is not None:
                 return deadline
-            # The next deadline of a series is still created.
+            # The renewal stage stays planned, so that the next deadline of the series is still created.
             stages = [stage for stage in deadline.stages if stage.kind != "renewal"]
             store.drop(lent, store.planned_keys(deadline.id, stages))
             entry = store.history_entry("paused", now, by=by, reason=reason)
@@ -374,8 +407,15 @@ class Deadlines:
     ) -> Deadline:
         """Resume a paused deadline with as much working time left as when it was paused; return the deadline.
 
-        With a calendar, only its business days and hours are working time; without one, all time is. A deadline that is
-        not paused is not changed.
+        With a calendar, working time is the time within its business days and hours; without one, it is all time. A
+        deadline that is not paused is not changed.
+
+        Args:
+            reference: Id or name.
+            by: Who resumes the deadline, for the history.
+            reason: The reason, for the history.
+            team_id: Only within this team; None: as for `get`.
+            connection: Joins the caller's transaction.
 
         Raises:
             UnknownDeadline: No deadline has that id or name (in that team).
@@ -407,15 +447,15 @@ class Deadlines:
     ) -> Deadline:
         """Complete a deadline; return the deadline, with `days_late`.
 
-        After this, none of its reminders, escalation levels and actions starts. The next deadline of its series is
-        created unless it exists. A deadline that is already completed is not changed.
+        No reminder, escalation level or auto-action of a completed deadline can start. The next deadline of its series
+        is created unless it exists. A deadline that is already completed is not changed.
 
         Args:
             reference: Id or name.
             at: When the work was done, aware and not in the future; None: now.
             by: Who completes the deadline, for the history.
             reason: The reason, for the history.
-            team_id: Only within this team.
+            team_id: Only within this team; None: as for `get`.
             connection: Joins the caller's transaction; stages of the deadline cannot start until it ends.
 
         Raises:
@@ -460,7 +500,7 @@ class Deadlines:
             reason: The reason, for the history.
             by: Who cancels the deadline, for the history.
             series: Whether to also cancel the later unresolved deadlines of its series, and end the series.
-            team_id: Only within this team.
+            team_id: Only within this team; None: as for `get`.
             connection: Joins the caller's transaction.
 
         Raises:
@@ -490,9 +530,9 @@ class Deadlines:
         team_id: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Deadline:
-        """Mute the repeated reminders of a deadline, and levels with `stop_when` `acknowledged`; return the deadline.
+        """Mute a deadline's repeated reminders, and its levels with `stop_when` `acknowledged`; return the deadline.
 
-        Other reminders and escalation levels continue.
+        Its other reminders and escalation levels continue.
 
         Args:
             reference: Id or name.
@@ -500,7 +540,7 @@ class Deadlines:
                 completed, cancelled, moved or reassigned.
             by: Who acknowledges the deadline, for the history.
             reason: The reason, for the history.
-            team_id: Only within this team.
+            team_id: Only within this team; None: as for `get`.
             connection: Joins the caller's transaction.
 
         Raises:
@@ -531,8 +571,17 @@ class Deadlines:
     ) -> Deadline:
         """Replace the recipients of a deadline's future notifications; return the deadline.
 
-        After this has returned, only stages with recipients of their own can still notify a former recipient. An
+        After this method has returned, only stages with their own recipients can still notify a former recipient. An
         acknowledgement ends.
+
+        Args:
+            reference: Id or name.
+            recipients: A recipient, or a list of 1 to 100: addresses, roles (`resolver:name`), or people as objects.
+            by: Who reassigns the deadline, for the history.
+            reason: The reason, for the history.
+            team_id: Only within this team; None: as for `get`.
+            requester: The token of an HTTP request; None: application code.
+            connection: Joins the caller's transaction.
 
         Raises:
             UnknownDeadline: No deadline has that id or name (in that team).
@@ -595,8 +644,9 @@ class Deadlines:
         Args:
             new: The arguments of the deadline.
             requester: The token of an HTTP request; None: application code.
-            given: The names of the arguments in the request; None: all. The others were validated earlier.
-            known: Keys of recipients that were validated earlier; those of this deadline are added.
+            given: The names of the arguments that the requester gave; None: all. The others come from the stored row.
+            known: Keys of recipients that were validated before and are not validated again; the keys of this
+                deadline's recipients are added.
         """
         names = ("recipients", *ARGUMENT_OF.values())
         origins = {name: requester if given is None or name in given else None for name in names}

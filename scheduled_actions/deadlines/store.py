@@ -71,9 +71,12 @@ class NotificationReceipt(NamedTuple):
 def get(connection: Connection, reference: UUID | str, team_id: str | None = None) -> DeadlineSnapshot | None:
     """Return a deadline by id or name; None if it does not exist.
 
-    With `team_id`, only a deadline of that team; without, by id any deadline, by name only one without a team.
-
     Of several deadlines with one name, this is the unresolved one that is due first; if all are resolved, the newest.
+
+    Args:
+        connection: To the database; a transaction is not needed.
+        reference: Id or name.
+        team_id: Only within this team. None: by id, any deadline; by name, only a deadline without a team.
     """
     deadline_id, name = new_schedule.reference(reference)
     row = sql.run_leniently(connection, "get_deadline", id=deadline_id, name=name, team_id=team_id).fetchone()
@@ -81,7 +84,7 @@ def get(connection: Connection, reference: UUID | str, team_id: str | None = Non
 
 
 def lock(connection: Connection, ids: Collection[UUID], *, team_id: str | None = None) -> list[DeadlineSnapshot]:
-    """Lock deadlines by id (of that team) until the transaction ends; return those that exist, ordered by id."""
+    """Lock deadlines by id (in that team) until the transaction ends; return those that exist, ordered by id."""
     return [_snapshot(row) for row in sql.run_leniently(connection, "lock_deadlines", ids=list(ids), team_id=team_id)]
 
 
@@ -124,8 +127,8 @@ def find(connection: Connection, statement: str, filters: Mapping[str, Any]) -> 
 def valid_guards(connection: Connection, guards: Sequence[Mapping[str, Any]], *, team_id: str | None) -> list[bool]:
     """Return which notifications may still be sent.
 
-    The deadlines stay locked against changes until the transaction ends: a notification sent before then is valid, and
-    a change of a deadline waits for it.
+    The deadlines are locked against changes until the transaction ends: a notification that is sent before then is
+    valid, and a change of its deadline waits until it has been sent.
 
     Args:
         connection: In a transaction.
@@ -161,7 +164,7 @@ def insert_receipts(connection: Connection, receipts: Sequence[Mapping[str, Any]
 def receipts_of(
     connection: Connection, deadline_id: UUID, *, before: UUID | None, limit: int
 ) -> list[NotificationReceipt]:
-    """Return the receipts of a deadline with ids below `before`, the newest first; None: from the newest."""
+    """Return at most `limit` receipts of a deadline, newest first: those with ids below `before`; None: the newest."""
     return [
         NotificationReceipt(*row)
         for row in sql.run_leniently(
@@ -230,7 +233,7 @@ def plan(connection: Connection, stages: Mapping[UUID, Iterable[Stage]]) -> None
         sql.run(connection, "plan_stages", planned=_json(planned))
 
 
-#: With this number of attempts, a missing handler or table is retried for six weeks before the action fails.
+#: With this number of attempts, an action whose handler or table is missing is retried for six weeks before it fails.
 _DEFAULT_OPTIONS: dict[str, dict[str, int]] = {"due": {"max_attempts": 1000}, "renewal": {"max_attempts": 1000}}
 
 
@@ -252,7 +255,7 @@ def withdraw(connection: Connection, ids: Collection[UUID], *, reason: str, by: 
 
 
 def stage_of(connection: Connection, action_id: UUID) -> tuple[UUID | None, str | None]:
-    """Return the id of an action's deadline and the stage occurrence ("reminder:daily#3"); None without one."""
+    """Return the id of an action's deadline and its stage occurrence ("reminder:daily#3"), each None without one."""
     return sql.run(connection, "stage_of_action", action_id=action_id).fetchone() or (None, None)
 
 
@@ -270,7 +273,7 @@ def ids_of_series(connection: Connection, series_id: UUID, *, since: datetime) -
 
 
 def find_occurrence(connection: Connection, series_id: UUID, occurrence_at: datetime) -> UUID | None:
-    """Return the id of the deadline for an occurrence of a series; None if it does not exist."""
+    """Return the id of a series' deadline for an occurrence; None if that deadline does not exist."""
     row = sql.run(connection, "find_occurrence", series_id=series_id, occurrence_at=occurrence_at).fetchone()
     return None if row is None else row[0]
 

@@ -258,7 +258,7 @@ def next_local(clock: time, zone: ZoneInfo, now: datetime) -> datetime:
 
 
 def _fits(rule: Recurrence, clock: time, zone: ZoneInfo, first: datetime) -> bool:
-    """Whether the first two occurrences of a rule from `first` on are at the time of day; False without occurrences."""
+    """Return whether the first two occurrences of a rule from `first` on are at the time of day; False without occurrences."""
     found = rule.next_after(first - timedelta(microseconds=1))
     if found is None:
         return False

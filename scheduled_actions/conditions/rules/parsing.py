@@ -167,7 +167,7 @@ def _is_list(value: object) -> bool:
 
 
 def _is_one_or_more(value: object, allowed: Container[object]) -> bool:
-    """Whether a value is one of the allowed values, or a list of one or more of them."""
+    """Return whether a value is one of the allowed values, or a list of one or more of them."""
     values = value if isinstance(value, list) else [value]
     return 1 <= len(values) <= MAX_VALUES and all(type(one) in (str, int) and one in allowed for one in values)
 

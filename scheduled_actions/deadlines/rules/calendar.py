@@ -30,9 +30,10 @@ from scheduled_actions.recurrence.skips.model import Skips
 Direction: TypeAlias = Literal["before", "after"]
 
 _ZERO, _ONE_DAY = timedelta(0), timedelta(days=1)
-#: Maximum number of days searched for working time, and for business days in addition to three per day counted.
+#: Maximum number of days that are searched for working time. A search for business days may take three more days for
+#: each business day that it counts.
 _FURTHEST = 3660
-#: Names the evaluation budget in errors.
+#: The name of the evaluation budget in errors.
 BUDGETED = "the deadline's calendar"
 _OF_SKIPS = ("weekends", "holidays", "dates", "ranges", "adjustment")
 _CALENDAR_EXPECTED = f"an object with some of the keys {', '.join(_OF_SKIPS)} and hours"
@@ -77,7 +78,7 @@ class WorkingCalendar:
         raise OverflowError("the calendar has no such business day")
 
     def moved(self, day: date, budget: EvaluationBudget) -> date:
-        """Return `day`; if the calendar has an `adjustment`, and `day` is no business day, the next or previous one.
+        """Return `day` or, if it is not a business day and the calendar has an `adjustment`, the next or previous one.
 
         Raises:
             OverflowError: There is no business day within ten years.
@@ -88,7 +89,7 @@ class WorkingCalendar:
         return self.business_days_later(day, 1 if self.skips.adjustment == "following" else -1, budget)
 
     def worked(self, start: datetime, end: datetime, *, zone: ZoneInfo, budget: EvaluationBudget) -> timedelta:
-        """Return the working time between two instants, counted for at most ten years.
+        """Return the working time between two aware instants, counted for at most ten years.
 
         Raises:
             BudgetExceeded: There are more days than the budget has steps.
@@ -118,7 +119,7 @@ class WorkingCalendar:
         raise OverflowError("the calendar has too little working time")
 
     def _shifts(self, start: datetime, zone: ZoneInfo, budget: EvaluationBudget) -> Iterator[tuple[datetime, datetime]]:
-        """Yield the start and the end, in UTC, of each working day in the ten years from the day of `start` on."""
+        """Yield the start and the end, in UTC, of each working day in ten years, beginning with the day of `start`."""
         day = start.astimezone(zone).date()
         for _ in range(_FURTHEST):
             budget.spend()
@@ -175,7 +176,7 @@ def _parsed_calendar(text: str) -> WorkingCalendar:
 class Offset:
     """An offset from the due instant: days, weeks and months on the wall clock, hours as elapsed time."""
 
-    #: Negative, like the other numbers: before the due instant.
+    #: This number and the next three are negative for an offset before the due instant.
     business_days: int = 0
     days: int = 0
     months: int = 0
@@ -201,8 +202,8 @@ class Offset:
     ) -> datetime:
         """Return the instant at this offset from a due instant, in UTC.
 
-        A local time in a DST gap moves forward by the gap; an ambiguous local time means its first occurrence, but
-        an unchanged local time keeps that of the due instant.
+        A local time in a DST gap moves forward by the gap. An ambiguous local time means its first occurrence; if it is
+        the local time of the due instant itself, the result is the due instant.
 
         Args:
             due_at: Aware.
@@ -224,7 +225,7 @@ class Offset:
         else:
             day = calendar.moved(day, budget)
         wall = datetime.combine(day, local.time() if self.at is None else self.at)
-        # If the wall time does not change, an ambiguous one stays the occurrence that the due instant is.
+        # An unchanged wall time may be the second occurrence of an ambiguous one; `resolve` would return the first.
         return (due_at if wall == local else resolve(wall, zone).at) + self.elapsed
 
 
@@ -237,7 +238,7 @@ def _short(days: int, elapsed: timedelta) -> str:
 
 
 def _months_later(day: date, months: int) -> date:
-    """Return the day `months` later; a day that its month does not have becomes the last of that month."""
+    """Return the day `months` later; if that month is too short, its last day."""
     if not months:
         return day
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
@@ -277,8 +278,8 @@ def parse_offset(value: Any, *, name: str, default: Direction | None = None) -> 
 
     Args:
         value: Words as in `_OFFSET_EXPECTED`; an ISO 8601 or short duration, with or without `before` or `after`; or a
-            `timedelta`, whose days follow the wall clock, and whose rest is elapsed time. A negative `timedelta` is
-            before the due instant, or reverses `default`.
+            `timedelta`, whose days are counted on the wall clock, and whose remainder is elapsed time. A negative
+            `timedelta` is before the due instant; with a `default`, it is in the opposite direction.
         name: The name of the argument in errors.
         default: The direction of an offset that states none; None: the offset must state it.
 
@@ -288,7 +289,7 @@ def parse_offset(value: Any, *, name: str, default: Direction | None = None) -> 
     if isinstance(value, timedelta):
         if default is None and value >= _ZERO:
             raise InvalidArgument(
-                name, value, 'an offset with a direction: write it with "before" or "after", such as "3 days after"'
+                name, value, 'an offset with a direction: add "before" or "after", such as "3 days after"'
             )
         sign = -1 if default == "before" else 1
         return _bounded(name, value, Offset(days=sign * value.days, elapsed=sign * (value - value.days * _ONE_DAY)))
@@ -327,7 +328,7 @@ def _size_of_duration(given: str, name: str, text: str) -> Offset:
         length = parse_duration(given.upper() if given.startswith("p") else given)
     except InvalidArgument:
         raise InvalidArgument(name, text, _OFFSET_EXPECTED) from None
-    # Hours are elapsed time even where they make whole days: PT24H is not P1D.
+    # Hours are elapsed time even if they add up to whole days: PT24H is not P1D.
     days = length.days if re.search("[dw]", given) else 0
     return Offset(days=days, elapsed=length - days * _ONE_DAY)
 

@@ -29,9 +29,9 @@ ARGUMENT_OF: dict[StageKind, str] = {"reminder": "reminders", "escalation": "esc
 STAGES_MOST, RECIPIENTS_MOST, REPEAT_MOST = 100, 100, 100
 HOW_TO_BEGIN = "cannot be added to a single deadline: use cancel_deadline, then set_deadline with a recurrence"
 HOW_TO_END = "cannot be removed from a series: use cancel_deadline with series=True to end the series"
-#: The years of due instants; offsets of a century before or after stay within the calendar.
+#: The first and the last year of due instants: with offsets of up to a century, all stages are in the years 1 to 9999.
 _FIRST_YEAR, _LAST_YEAR = 1900, 9800
-#: Stages without an argument: every deadline has the first, every deadline of a series also the second.
+#: Stages that no argument defines: every deadline has the first; every deadline of a series also has the second.
 _DUE = Stage(key="due", kind="due", offset="when due", action_type="deadline:miss")
 _RENEWAL = Stage(key="renewal", kind="renewal", offset="when due", action_type="deadline:renew")
 
@@ -54,12 +54,12 @@ class NewDeadline:
     team_id: str | None
     metadata: Mapping[str, Any] | None
     created_by: str | None
-    #: The reach of its addresses if a token gave them; None: application code.
+    #: Which addresses the deadline may use if they were given with a token; None: application code.
     reach: AddressReach | None = None
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The arguments as a JSON object, equal for equal arguments."""
+        """The arguments as a JSON object; equal arguments give equal objects."""
         asked = {
             "target": {"type": self.target_type, "id": self.target_id},
             "due_at": None if self.due_at is None else self.due_at.isoformat(),

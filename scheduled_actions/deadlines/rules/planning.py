@@ -33,7 +33,7 @@ class DeadlineClock:
 
     @classmethod
     def of(cls, deadline: Deadline | NewDeadline, budget: EvaluationBudget | None = None) -> "DeadlineClock":
-        """Return the clock of a deadline; without `budget`, with a new evaluation budget."""
+        """Return the clock of a deadline; a `budget` of None gives it a new evaluation budget."""
         return cls(ZoneInfo(deadline.timezone), parse_calendar(deadline.calendar), budget or EvaluationBudget(BUDGETED))
 
     def instant(self, stage: Stage, due_at: datetime) -> datetime:
@@ -148,7 +148,10 @@ def _is_late(stage: Stage, now: datetime) -> bool:
 
 
 def _latest_late(stages: Sequence[Stage], begun: Sequence[Stage], kind: str, now: datetime) -> str | None:
-    """Return the key of the latest planned stage in the past; None without one, or if one as late has begun."""
+    """Return the key of the latest planned stage in the past.
+
+    None if there is none, or if a stage at the same instant or later has begun.
+    """
     late = [(stage.at or now, stage.key) for stage in stages if stage.kind == kind and _is_late(stage, now)]
     reached = max((stage.at for stage in begun if stage.kind == kind and stage.at is not None), default=None)
     at, key = max(late, default=(now, None))
@@ -220,7 +223,7 @@ def not_holding(deadline: Deadline) -> str | None:
 
 
 def holds(deadline: Deadline, key: str, revision: int | None, *, now: datetime) -> bool:
-    """Whether a notification of a stage may still be sent.
+    """Return whether a notification of a stage may still be sent.
 
     Args:
         deadline: The current state of the deadline.
@@ -235,7 +238,7 @@ def holds(deadline: Deadline, key: str, revision: int | None, *, now: datetime) 
 
 
 def is_recipient(deadline: Deadline, to: object) -> bool:
-    """Whether `to` of a notification, a string or a person as JSON, is among the deadline's recipients."""
+    """Return whether `to` of a notification, a string or a person as JSON, is among the deadline's recipients."""
     return any(_normalised(recipient) == to for recipient in deadline.recipients)
 
 

@@ -1,4 +1,4 @@
--- Stage occurrences that are no longer planned and have not begun are deleted.
+-- The actions of the given stage occurrences are deleted, except those that have started or ended.
 delete from scheduled_actions a
 using jsonb_to_recordset(%(gone)s::jsonb) as g (deadline_id uuid, key text, occurrence integer)
 where a.deadline_id = g.deadline_id

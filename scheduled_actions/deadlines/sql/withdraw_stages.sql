@@ -1,5 +1,5 @@
--- The pending stage actions of these deadlines are cancelled with the reason. The action that creates the next deadline
--- of a series is not.
+-- The pending actions of these deadlines are cancelled with the reason, except the action that creates the next deadline
+-- of a series.
 update scheduled_actions a
 set
   status = 'cancelled',

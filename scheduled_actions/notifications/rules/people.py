@@ -191,7 +191,7 @@ class Person:
         return self.id or f"#{hashlib.sha256(self.channels[0].encode()).hexdigest()[:24]}"
 
     def is_away(self, now: datetime) -> bool:
-        """Whether the person is away at `now`, an aware instant."""
+        """Return whether the person is away at `now`, an aware instant."""
         if self.away_from is None:
             return self.away_until is not None and now < self.away_until
         return self.away_from <= now and (self.away_until is None or now < self.away_until)

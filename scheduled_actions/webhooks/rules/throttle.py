@@ -58,11 +58,11 @@ class _Endpoint:
     team: str | None = None
 
     def has_responded(self) -> bool:
-        """Whether a delivery has ended in time, and none has hung since."""
+        """Return whether a delivery has ended in time, and none has hung since."""
         return self.usual_seconds > 0 and not self.hung_in_a_row
 
     def is_longer(self, now: float, limits: tuple[float, float]) -> bool:
-        """Whether a delivery has been in flight longer than both limits: factor times usual duration, and minimum."""
+        """Return whether a delivery has been in flight longer than both limits: factor times usual duration, and minimum."""
         factor, least = limits
         return bool(self.in_flight) and now - min(self.in_flight) > max(least, factor * self.usual_seconds)
 
