@@ -1,6 +1,6 @@
 """Run external checks of conditions: named queries, HTTP requests and project functions.
 
-Named queries are read-only, with bound parameters and a time limit; `for_each` runs them, too.
+Named queries are read-only, and have bound parameters and a time limit. `for_each` also runs named queries.
 """
 
 import codecs
@@ -64,7 +64,8 @@ class ExternalChecker:
             team_id: The action's team.
 
         Raises:
-            RequestError: The query or the function does not exist, a parameter is wrong, or the URL is not allowed.
+            RequestError: The query or the function does not exist, the team may not use the query, a parameter of the
+                query is missing or unknown, or the URL is not allowed.
         """
         given = json.loads(check.text)
         match check.kind:
@@ -79,7 +80,7 @@ class ExternalChecker:
                 _check_known(given["name"], "function declared with @condition", self.registry.conditions)
 
     def run(self, check: ExternalCheck, claimed: Claimed) -> CheckResult:
-        """Run a check; return errors as a result with `is_broken`."""
+        """Run a check for a claimed action; an error is returned as a result with `is_broken`."""
         given = json.loads(check.text)
         try:
             match check.kind:
@@ -110,7 +111,7 @@ class ExternalChecker:
         )
 
     def _networks(self, given: dict[str, Any], team_id: str | None) -> tuple[str, ...]:
-        """Return the private networks a request may reach: none for teams and for conditions that came over HTTP."""
+        """Return the private networks that a request may reach; none for a team or a condition given over HTTP."""
         is_public = team_id is not None or given.get("reach") == PUBLIC
         return () if is_public else self.settings.conditions.private_networks
 
@@ -193,7 +194,12 @@ def _evaluate_body(place: str, given: dict[str, Any], body: bytes) -> CheckResul
 
 
 def check_team(query: Query, team_id: str | None, *, name: str = "query") -> None:
-    """Check that an action of this team may use a query; actions without a team may use every query.
+    """Check that an action of a team may use a query; actions without a team may use every query.
+
+    Args:
+        query: The query of the settings.
+        team_id: The team of the action; None: no team.
+        name: The name of the argument in errors.
 
     Raises:
         InvalidArgument: The query neither binds `team_id` nor is shared.
@@ -238,8 +244,8 @@ def unknown_rows(
         database: Runs the query.
         query: The query to run.
         given: The parameters of the query.
-        key: The column that identifies a row.
-        name: The scope under which the keys of rows with actions are stored.
+        key: The name of the column that identifies a row.
+        name: The name under which the keys of rows that have an action are stored.
         team_id: Bound as `team_id`.
         limit: Maximum number of rows.
 
@@ -284,7 +290,7 @@ def _run(
     team_id: str | None,
     ours: Mapping[str, Any] | None = None,
 ) -> list[Sequence[Any]]:
-    """Run the operator's query inside a statement of this package, and return the rows.
+    """Run a query of the settings inside a statement of this package, and return the rows.
 
     Parameters are bound through the extended protocol, which rejects a second statement after a semicolon.
     """
@@ -299,10 +305,10 @@ def _run(
                 connection.execute("set transaction read only")
                 rows = list(connection.execute(text, {**given, **(ours or {}), TEAM: team_id}))
         except psycopg.errors.QueryCanceled:
-            # Mapped here: outside, it would look like a connection that an operator cancelled.
+            # Mapped in this block: code outside it would treat the error as the cancellation of its own statement.
             raise TimeoutError(f"the query took longer than {query.timeout_seconds:g} s") from None
         except psycopg.ProgrammingError as error:
-            # Raised outside the block: inside, an unknown name would look like a missing table of ours.
+            # Raised after the block, because the block would report an unknown name in the query as an outdated schema.
             mistake = error
     if mistake is not None:
         raise mistake

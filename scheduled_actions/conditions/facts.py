@@ -19,7 +19,7 @@ from scheduled_actions.database.transactions import borrowed_connection, commits
 
 sql = Statements(__file__)
 
-#: Bytes of a value as JSON.
+#: Maximum size of a value, in bytes of JSON.
 VALUE_LIMIT = 16 * 1024
 _TEXT_MOST = 255
 _HISTORY_MOST = 1000
@@ -31,7 +31,7 @@ class Facts:
 
     Args:
         database: Holds the facts.
-        wake: Starts a tick when an action waits for a changed fact; None leaves that to the cron.
+        wake: Starts a tick when an action waits for a changed fact; None: the action runs in the next tick of the cron.
     """
 
     database: Database
@@ -53,13 +53,13 @@ class Facts:
             target: The entity: `{"type": "invoice", "id": "42"}`.
             name: The name of the fact: `state`, `amount`, `approval:ann`, `user_action:signed:ann`.
             value: Any JSON, at most 16 KiB; reporting the stored value again wakes no action.
-            team_id: The team of the fact; only conditions of this team's actions can test it.
+            team_id: The team of the fact; only conditions of this team's actions can test it. None: no team.
             by: Who reports the fact; stored with it.
-            connection: Your own psycopg connection; the fact is stored when its transaction commits.
+            connection: Joins the caller's transaction; None: a transaction of its own.
 
         Raises:
             RequestError: An argument is invalid; nothing was stored.
-            DatabaseUnavailable: The database cannot be reached.
+            DatabaseUnavailable: The database cannot be reached; nothing was stored.
         """
         parameters = _parameters(target, name, team_id) | {
             "value": json_text.encode("value", value, limit=VALUE_LIMIT),
@@ -78,10 +78,11 @@ class Facts:
     def locked(
         self, target: Mapping[str, str], name: str, *, team_id: str | None, connection: Connection | None = None
     ) -> Iterator[tuple[Fact, Connection]]:
-        """Lock a fact until the block ends; yield it and the connection whose transaction holds the lock.
+        """Lock a fact until the block ends; yield the fact and the connection whose transaction holds the lock.
 
         Raises:
             UnknownFact: The fact does not exist (in that team).
+            InvalidArgument: The target, the name or the team is invalid.
         """
         with borrowed_connection(self.database, connection) as borrowed, borrowed.transaction():
             sql.run(borrowed, "lock_fact", _parameters(target, name, team_id))
@@ -97,8 +98,15 @@ class Facts:
     ) -> Fact:
         """Return a fact with its current value.
 
+        Args:
+            target: The entity: `{"type": "invoice", "id": "42"}`.
+            name: The name of the fact.
+            team_id: The team of the fact; None: a fact without a team.
+            connection: Reads in the caller's transaction.
+
         Raises:
-            UnknownFact: The fact does not exist (in that team).
+            UnknownFact: The fact does not exist in that team.
+            InvalidArgument: The target, the name or the team is invalid.
         """
         with borrowed_connection(self.database, connection) as borrowed:
             row = sql.run_leniently(borrowed, "get_fact", _parameters(target, name, team_id)).fetchone()
@@ -124,7 +132,7 @@ class Facts:
             name: Filter by name.
             team_id: Filter by team; None returns the facts of all teams.
             cursor: The id of the last fact on the previous page.
-            limit: 1 to 101.
+            limit: Maximum number of facts, 1 to 101.
 
         Raises:
             InvalidArgument: A filter, the cursor or the limit is invalid.
@@ -148,8 +156,11 @@ class Facts:
         Args:
             target: The entity.
             name: The name of the fact.
-            team_id: The fact's team.
-            limit: 1 to 1,000.
+            team_id: The team of the fact; None: a fact without a team.
+            limit: Maximum number of changes, 1 to 1,000.
+
+        Raises:
+            InvalidArgument: The target, the name, the team or the limit is invalid.
         """
         limit = checks.check_limit(limit, most=_HISTORY_MOST)
         with borrowed_connection(self.database, None) as borrowed:
@@ -169,10 +180,18 @@ class Facts:
         by: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> None:
-        """Delete a fact but keep its history, and wake the actions that wait for it.
+        """Delete a fact but keep its history, and wake the actions that wait for the fact.
+
+        Args:
+            target: The entity: `{"type": "invoice", "id": "42"}`.
+            name: The name of the fact.
+            team_id: The team of the fact; None: a fact without a team.
+            by: Who deletes the fact; stored in its history.
+            connection: Joins the caller's transaction.
 
         Raises:
-            UnknownFact: The fact does not exist (in that team).
+            UnknownFact: The fact does not exist in that team.
+            InvalidArgument: The target, the name or the team is invalid.
         """
         with borrowed_connection(self.database, connection) as borrowed:
             if sql.run(borrowed, "delete_fact", _parameters(target, name, team_id) | {"by": by}).fetchone() is None:
@@ -180,13 +199,13 @@ class Facts:
         self._announce(connection)
 
     def _announce(self, connection: psycopg.Connection[Any] | None) -> None:
-        """Start a tick, except in an open transaction; a lingering tick finds the change a second after the commit."""
+        """Start a tick unless the change is in the caller's open transaction, which a tick cannot read yet."""
         if self.wake is not None and commits_itself(connection):
             self.wake.notify(has_changed=True)
 
 
 def _parameters(target: Mapping[str, str], name: str, team_id: str | None) -> dict[str, Any]:
-    """Validate what identifies a fact; return it as parameters of a statement.
+    """Validate the target, the name and the team of a fact; return them as parameters of a statement.
 
     Raises:
         InvalidArgument: The target, the name or the team is invalid.

@@ -74,7 +74,7 @@ class FactValue(NamedTuple):
     value: Any
     #: When the value last changed.
     changed_at: datetime
-    #: Bytes of the value as JSON.
+    #: The size of the value, in bytes of JSON.
     size: int = 0
 
 
@@ -82,7 +82,7 @@ class ActionState(NamedTuple):
     """The state of another action of the same team."""
 
     status: str
-    #: Whether its end wakes the actions that wait for it.
+    #: Whether the end of this action wakes the actions that wait for it.
     is_watched: bool = True
 
 
@@ -98,7 +98,7 @@ class CheckResult(NamedTuple):
     """The result of an external check."""
 
     is_met: bool
-    #: The value that was found or, if `is_broken`, the error; shown to users.
+    #: The reason shown to users if the check is not met: the value found or, if `is_broken`, the error.
     found: str
     is_broken: bool = False
 
@@ -125,9 +125,9 @@ class EvaluationInput:
     actions: Mapping[UUID, ActionState] = field(default_factory=dict)
     #: The status of each deadline.
     deadlines: Mapping[UUID, str] = field(default_factory=dict)
-    #: Needed prefixes (`:*`) that match more facts than `facts` holds.
+    #: Required keys with a prefix (`:*`) that select more facts than `facts` contains.
     truncated: frozenset[FactKey] = frozenset()
-    #: Results of external checks; None before the first.
+    #: Results of external checks; None before the first check has run.
     results: Mapping[ExternalCheck, CheckResult] | None = None
     budget: EvaluationBudget = field(
         default_factory=lambda: EvaluationBudget(BUDGETED, steps=STEPS_MOST), compare=False
@@ -152,7 +152,7 @@ class Evaluation:
     truth: Truth
     #: Which part is not met, and why; empty if the condition is met.
     reason: str = ""
-    #: When the passing of time alone may change the result.
+    #: When the passing of time alone may change the result; None: never.
     changes_at: datetime | None = None
 
 

@@ -28,9 +28,9 @@ Check = TypeVar("Check", bound="Callable[[ConditionCheck], bool | str]")
 def condition(name: str) -> Callable[[Check], Check]:
     """Declare a function for conditions `{"kind": "custom", "name": …, "parameters": {…}}`.
 
-    The function takes a `ConditionCheck` and returns True if the condition holds, and False or the reason as a
-    string if it does not. An exception keeps the action from running. The function runs on a thread of the tick within
-    the handler's timeout, before the handler; it must not be `async def`. The decorator returns it unchanged.
+    The function takes a `ConditionCheck`. It returns True if the condition holds; otherwise False, or the reason as a
+    string. If it raises an exception, the action does not run. The function runs on a thread of the tick before the
+    handler, and within the handler's timeout. It must not be `async def`. The decorator returns it unchanged.
 
     Args:
         name: 1 to 100 letters, digits, `.`, `_` or `-`, starting with a letter or a digit. Must be a literal, because

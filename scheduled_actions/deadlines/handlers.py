@@ -204,7 +204,7 @@ def _target(deadline: Deadline) -> dict[str, str]:
 
 
 def _emit(event: str, deadline: Deadline, data: dict[str, Any], context: Context) -> None:
-    from scheduled_actions.webhooks.sending import event_payload  # noqa: PLC0415 - with the first event
+    from scheduled_actions.webhooks.sending import event_payload  # noqa: PLC0415 - loaded on first use
 
     context.schedule("webhook:send", event_payload(event, entity_id=deadline.id, data=data), team_id=deadline.team_id)
 

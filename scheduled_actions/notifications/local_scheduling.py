@@ -258,11 +258,15 @@ def next_local(clock: time, zone: ZoneInfo, now: datetime) -> datetime:
 
 
 def _fits(rule: Recurrence, clock: time, zone: ZoneInfo, first: datetime) -> bool:
-    """Return whether the first two occurrences of a rule from `first` on are at the time of day; False without occurrences."""
+    """Return whether the first two occurrences of a rule at or after `first` are at a time of day.
+
+    Returns:
+        Also True if the only occurrence is at that time; False if there is none.
+    """
     found = rule.next_after(first - timedelta(microseconds=1))
     if found is None:
         return False
-    # The second one is compared, too, because "every 2 hours" also begins at the right time.
+    # The second occurrence is also compared, because "every 2 hours" starts at the right time of day, too.
     following = rule.next_after(found.at) or found
     return all(
         at == resolve(datetime.combine(at.astimezone(zone).date(), clock), zone).at for at in (found.at, following.at)

@@ -41,7 +41,7 @@ class Notice(BaseModel):
 
     #: An address, `resolver:name`, or a person as an object.
     to: str | dict[str, Any]
-    #: Selects the person with this `Person.key` if `to` resolves to several; None: the first.
+    #: The `Person.key` of the person to notify if `to` resolves to several people; None: the first.
     person: str | None = None
     subject: Annotated[str, Field(min_length=1, max_length=998)]
     text: Annotated[str, Field(max_length=TEXT_MOST)]
@@ -49,7 +49,7 @@ class Notice(BaseModel):
     severity: Severity | None = None
     #: `{"deadline_id", "stage"}`: the notification is sent only while the stage is valid; None: always.
     guard: dict[str, Any] | None = None
-    #: The reach of `to` if a token gave it; None: application code.
+    #: Which addresses the caller may use, if `to` was given with a token; None: application code.
     reach: AddressReach | None = None
 
     @field_validator("to")
@@ -62,7 +62,8 @@ class Notice(BaseModel):
         except InvalidArgument as error:
             raise ValueError(str(error)) from None
         while isinstance(person, Person):
-            # Otherwise, everyone who may schedule this type could reach the private network of this machine.
+            # Apprise does not check networks: with such an address, every caller who may schedule this type could reach
+            # the private network of this machine.
             if any(channel.kind == "apprise" for channel in person.ways):
                 raise ValueError(f"to {APPRISE_PROBLEM}")
             person = person.deputy
@@ -85,10 +86,10 @@ class NoticeOptions:
     severity: Severity | None = None
     #: `{"deadline_id", "stage"}`: a notification is sent only while the stage is valid; None: always.
     guard: Mapping[str, Any] | None = None
-    #: Whether notifications to one person may be combined into one message.
+    #: Whether the notifications to one person may be combined into one message.
     digest: bool = False
     team_id: str | None = None
-    #: The reach of the caller who gave the recipients; None: application code.
+    #: Which addresses the caller who gave the recipients may use; None: application code.
     reach: AddressReach | None = None
     #: Further arguments of `schedule_action`: `target`, `created_by`, `metadata`, `priority`.
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -127,7 +128,13 @@ class Notifications:
     # -- when ----------------------------------------------------------------------------------------------------------
 
     def quiet_until(self, person: Person, *, severity: Severity | None, at: datetime) -> datetime | None:
-        """Return the end of the quiet hours that a person has at `at`; None if a notification can be sent then."""
+        """Return the end of a person's quiet hours that contain `at`; None if a notification can be sent then.
+
+        Args:
+            person: The person to notify.
+            severity: The severity of the notification; the settings may let urgent ones pass.
+            at: Aware.
+        """
         text = self._settings.quiet_hours if person.quiet_hours is None else person.quiet_hours
         if not text or (severity == "urgent" and self._settings.urgent_passes_quiet_hours):
             return None
@@ -190,7 +197,7 @@ class Notifications:
     def _when(self, person: Person, options: NoticeOptions, *, at: datetime | None) -> dict[str, Any]:
         if not options.digest or not self._settings.digest_seconds:
             return {"scheduled_at": at}
-        # One digest per person and time, so that urgent notifications do not wait for the end of quiet hours.
+        # One digest per person and instant, so that urgent notifications do not wait for the end of quiet hours.
         slot = "" if at is None else at.astimezone(UTC).isoformat()
         # Separate digests per reach, because the reach of a token must not apply to notifications of application code.
         reach = "" if options.reach is None else f"\n{options.reach}"
@@ -222,7 +229,7 @@ class Notifications:
             recipients: As `Recipients.resolve` takes them.
             reminder: The values that describe the deadline.
             schedule: Takes the action type, the payload and further arguments, like `Context.schedule`.
-            severity: None: derived from the time left.
+            severity: The severity of the notifications; None: derived from the time left.
             guard: `{"deadline_id", "stage"}`: the notifications are sent only while the stage is valid; None: always.
             team_id: The team of the deadline.
             reach: The reach of the caller who gave the recipients; None: application code.
@@ -234,6 +241,7 @@ class Notifications:
         Raises:
             InvalidArgument: A recipient is invalid, or resolves to no person.
             HandlerBroken: A resolver cannot be imported, or raised an exception.
+            PayloadInvalid: A notification is invalid, for example because its text is too long.
         """
         level = severity or self.severity(reminder.distance)
 
@@ -273,6 +281,8 @@ class Notifications:
 
         Raises:
             RequestError: A recipient or an argument is invalid; nothing was scheduled.
+            HandlerBroken: A resolver cannot be imported, or raised an exception; nothing was scheduled.
+            DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
         for name, value in (("text", text), ("subject", subject), ("html", html)):
             if not isinstance(value, str) if name == "text" else not isinstance(value, str | None):

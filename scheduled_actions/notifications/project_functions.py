@@ -17,9 +17,9 @@ Resolves = TypeVar("Resolves", bound="Callable[[str, str | None], Iterable[Perso
 def resolve_recipients(name: str) -> Callable[[Resolves], Resolves]:
     """Declare a resolver for the recipients `name:…`.
 
-    For "role:cfo", the resolver `@resolve_recipients("role")` is called with `("cfo", team_id)` and returns people:
-    each a `Person`, a mapping of its fields, or an address; an empty result is an error. The resolver is called when a
-    notification is planned, and again when it is sent; the second result is used. The function must not be `async`; the
+    For "role:cfo", the resolver `@resolve_recipients("role")` is called with `("cfo", team_id)`. It returns people:
+    each a `Person`, a mapping of its fields, or an address. An empty result is an error. The resolver is called when a
+    notification is planned, and again when it is sent; the second result is used. The function must not be `async`. The
     decorator returns it unchanged.
 
     Args:

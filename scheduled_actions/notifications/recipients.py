@@ -1,4 +1,4 @@
-"""Resolve recipients to people, and replace people who are away by their deputies."""
+"""Resolve recipients to people, and replace people who are away with their deputies."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -45,20 +45,21 @@ class Recipients:
         now: datetime,
         reach: AddressReach | None = None,
     ) -> list[tuple[Person, str | dict[str, Any]]]:
-        """Return the people to notify, without duplicates; people who are away are replaced by their deputies.
+        """Return the people to notify, without duplicates; deputies replace people who are away.
 
         Args:
             recipients: One or a list, each an address, `resolver:name`, a `Person`, or a mapping of its fields.
             team_id: The team of the notification; passed to resolvers.
             now: The instant at which absences are evaluated; aware.
-            reach: The reach of the caller; None: application code.
+            reach: Which addresses the caller may use; None: application code.
 
         Returns:
             Each person, and the recipient to store, which is never the result of a resolver: an address,
             `resolver:name`, or a person as JSON.
 
         Raises:
-            InvalidArgument: A recipient is invalid, resolves to no person, or is out of reach; or there are too many.
+            InvalidArgument: A recipient is invalid, resolves to no person, or has an address that the caller may not
+                use; or there are no recipients, or too many.
             HandlerBroken: A resolver cannot be imported, or raised an exception.
         """
         found: dict[str, tuple[Person, str | dict[str, Any]]] = {}
@@ -75,7 +76,7 @@ class Recipients:
         return list(found.values())
 
     def _listed(self, recipients: Any, *, team_id: str | None) -> Iterator[tuple[str, Any, list[Person]]]:  # noqa: ANN401 - validated here
-        """Yield the name in errors, the given value, and the people (present or away) of each recipient."""
+        """Yield, for each recipient, its name in errors, its value, and its people, whether present or away."""
         listed = list(recipients) if isinstance(recipients, list | tuple | set | frozenset) else [recipients]
         if not 1 <= len(listed) <= PEOPLE_MOST:
             raise InvalidArgument(
@@ -99,10 +100,11 @@ class Recipients:
             recipients: A list, as `resolve` takes it.
             name: The name of the list in errors.
             team_id: The team of the notifications; None: application code without a team.
-            reach: The reach of the caller; None: application code.
+            reach: Which addresses the caller may use; None: application code.
 
         Raises:
-            InvalidArgument: A recipient is invalid or out of reach, or its resolver is not registered.
+            InvalidArgument: A recipient is invalid or has an address that the caller may not use, or its resolver is
+                not registered.
         """
         for position, one in enumerate(recipients):
             self._check_one(one, f"{name}[{position}]", team_id=team_id, reach=reach)
@@ -118,7 +120,8 @@ class Recipients:
 
         Args:
             to: An address, `resolver:name`, or a person as an object.
-            key: Selects the person with this `Person.key` if `to` resolves to several; None, or not found: the first.
+            key: The `Person.key` of the person to return if `to` resolves to several people. If it is None, or if no
+                person has it, the first person is returned.
             team_id: The team of the notification; passed to resolvers.
             now: The instant at which absences are evaluated; aware.
 
@@ -176,7 +179,11 @@ class Recipients:
         return available(people, now=now, deputies=deputies)
 
     def _check_given(self, person: Person, name: str, *, team_id: str | None, reach: AddressReach | None) -> None:
-        """Reject addresses that cannot be reached, and those that would store a secret in the table."""
+        """Check that the addresses of a person can be used, and that storing them would not store a secret.
+
+        Raises:
+            InvalidArgument: An address, or the deputy, does not pass the check.
+        """
         for channel in person.ways:
             self._check_channel(channel, name, is_public=team_id is not None or reach is not None, reach=reach)
         if person.deputy is not None:

@@ -1,4 +1,4 @@
-"""Handle `notification:send`: send one message to one person through the first channel that works."""
+"""Handle `notification:send`: send one message to one person through the first channel that accepts it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,8 +18,9 @@ from scheduled_actions.notifications.rules.reminder import SEVERITIES, Message, 
 from scheduled_actions.outbound.reach import reach_of
 from scheduled_actions.registry.handler import Context, Fail, Skip, Snooze
 
-#: Seconds of an attempt that are reserved for its settlement, and minimum seconds for another channel.
+#: Seconds of an attempt that are reserved for its settlement.
 _SETTLE_SECONDS = 1.0
+#: Seconds that must be left, without those for the settlement, to try another channel in the same attempt.
 _CHANNEL_SECONDS = 3.0
 #: Delays before a channel is tried again after a temporary failure; after the last delay, the next channel is tried.
 #: The last channel of a person is retried as long as the action has attempts left.
@@ -47,7 +48,7 @@ class ChannelProgress:
 
     @classmethod
     def of(cls, state: Any) -> "ChannelProgress":  # noqa: ANN401 - any JSON
-        """Return the progress stored in `state`; if `state` has another form, that of the first attempt."""
+        """Return the progress stored in `state`; if `state` has another form, the progress of a first attempt."""
         match state:
             case {"channel": int(channel), "failures": int(failures), "tried": list(tried)}:
                 return cls(channel, failures, tuple(tried))
@@ -81,7 +82,7 @@ class ChannelProgress:
 
 
 class NoChannelYet(ScheduledActionsError):
-    """The last channel of a person failed temporarily; the retry policy of the action applies."""
+    """The last channel of a person failed temporarily; the action is retried according to its retry policy."""
 
     code = "no_channel_yet"
 
@@ -101,11 +102,12 @@ class Sender:
         """Send the notifications to one person as a single message.
 
         Returns:
-            What was sent, when, and through which channel, as JSON; Skip if no notification is valid any longer; Snooze
-            in quiet hours, and before a channel is tried again.
+            The channel and the instant of the message, the notifications that it contains, and the channels that failed
+            before, as JSON; Skip if no notification is still valid; Snooze in quiet hours, and before a channel is
+            tried again.
 
         Raises:
-            Fail: All channels failed, the last one permanently; or the recipient is no longer allowed.
+            Fail: All channels failed, the last one permanently; or the caller may no longer use the address.
             NoChannelYet: The last channel failed temporarily.
             InvalidArgument: The recipient no longer resolves to a person.
             HandlerBroken: A resolver cannot be imported, or raised an exception.
@@ -115,7 +117,7 @@ class Sender:
         with self.database.connection() as connection:
             now = clock.now(connection)
         if first.reach is not None:
-            # The settings may have changed since a token gave the address.
+            # The settings may have changed since the address was given with a token.
             try:
                 recipients.check([first.to], name="to", team_id=team_id, reach=first.reach)
             except InvalidArgument as error:
@@ -135,13 +137,13 @@ class Sender:
             channel = ways[progress.channel]
             if progress.tried and context.seconds_left < _CHANNEL_SECONDS + _SETTLE_SECONDS:
                 return Snooze(0, progress.as_json())
-            # The guards stay locked while the message is sent: completing a deadline waits for a message that is being
-            # sent, and no further message is sent after that.
+            # The deadlines of the guards are locked while the message is sent. The completion of a deadline waits until
+            # then, so no message is sent after the deadline is completed.
             with self._valid(notices, context.action.team_id) as (valid, connection):
                 if not valid:
                     return Skip("the reason for this notification is no longer valid")
                 message_id, failure = self._send(channel, valid, person, context)
-                # The history of a deadline contains mail addresses; addresses of other channels may be secrets.
+                # A receipt shows e-mail addresses in full; addresses of other channels may be secrets.
                 receipt = {
                     "recipient": person.name or person.id,
                     "channel": channel.kind,
@@ -205,7 +207,7 @@ class Sender:
             with connection.transaction():
                 self.insert_receipts(connection, rows, team_id=context.action.team_id)
         except psycopg.Error as error:
-            # A failure here must not send the message again, so the receipt is left out.
+            # An exception would make the retry send the message again, so the receipt is left out.
             context.log.warning("notice.receipt_not_stored error=%s", type(error).__name__)
 
     def _send(

@@ -44,8 +44,9 @@ class BatchProgress:
     is_done: bool
     #: When the first batch ran; deliveries and events that ended later are left out.
     until: datetime
-    #: The status that the next batch reads, and the event after which it starts (empty: at the beginning).
+    #: The status of the deliveries or events that the next batch reads.
     status: Status
+    #: The event after which the next batch starts; both of its fields are None at the beginning.
     place: store.EventCursor
 
 
@@ -116,7 +117,14 @@ class Deliveries:
     ) -> Scheduled:
         """Resend one delivery with the same `webhook-id`; return the action that resends it.
 
-        A failed, skipped or cancelled delivery becomes pending again; for a completed one a new action is scheduled.
+        A failed, skipped or cancelled delivery becomes pending again. For a completed delivery, a new action is
+        scheduled.
+
+        Args:
+            delivery_id: The id of the delivery.
+            team_id: Only a delivery of this team; None: of any team.
+            by: The requester, stored in the history of the delivery, or as the creator of the new action.
+            connection: Joins the caller's transaction.
 
         Raises:
             UnknownDelivery: No delivery has that id.
@@ -142,6 +150,11 @@ class Deliveries:
 
     def count_lost(self, since: datetime, *, endpoint: str | None = None, team_id: str | None = None) -> int:
         """Return the number of deliveries that failed or were skipped since an instant, at most 100,000.
+
+        Args:
+            since: Only deliveries that ended at or after this instant; aware.
+            endpoint: Only deliveries to this endpoint (name or id); None: to all.
+            team_id: Only deliveries of this team; None: of all teams.
 
         Raises:
             UnknownEndpoint: No endpoint has that name or id; with `team_id` the result is 0 instead.
@@ -217,7 +230,7 @@ class Deliveries:
         arguments.check_limit(limit, most=MAX_BATCH_SIZE)
         self.directory.forget()
         wanted = self.directory.lookup(endpoint)
-        # With a team only its own endpoints, not those without a team.
+        # A team can replay events to its own endpoints only, not to endpoints without a team.
         if wanted is None or (team_id is not None and wanted.team_id != team_id):
             raise UnknownEndpoint(endpoint)
         count, retry = 0, wanted.retry
@@ -240,7 +253,7 @@ class Deliveries:
         return _progress(batch, store.ROUTED, count=count, following=following)
 
     def _check_endpoint(self, name: str | None, team_id: str | None) -> None:
-        """Check that an endpoint exists; with a team there is no check, to hide which endpoints other teams have.
+        """Check that an endpoint exists; with a team, nothing is checked, so that endpoints of other teams stay hidden.
 
         Raises:
             UnknownEndpoint: No endpoint has that name or id.
@@ -281,7 +294,7 @@ def _selection(since: datetime, until: datetime, endpoint: str | None, team_id: 
 def _progress(
     batch: BatchProgress, statuses: tuple[Status, ...], *, count: int, following: store.EventCursor | None
 ) -> BatchProgress:
-    """Return the progress after a batch; without `following`, go to the next status, or end after the last one."""
+    """Return the progress after a batch; if `following` is None, the next batch reads the next status, if any."""
     if following is not None:
         return replace(batch, count=count, place=following)
     if batch.status == statuses[-1]:
@@ -290,7 +303,7 @@ def _progress(
 
 
 def _within_budget(endpoint: Endpoint, events: list[store.RoutedEvent]) -> tuple[list[store.RoutedEvent], list[UUID]]:
-    """Return the events that one budget can evaluate, and the ids of those that the endpoint accepts.
+    """Return the first events, as many as one budget can evaluate, and the ids of those that the endpoint accepts.
 
     Raises:
         BudgetExceeded: The filter takes too many steps for the first event.

@@ -32,7 +32,7 @@ class Delivery:
     entity_id: str
     attempts: int
     max_attempts: int | None
-    #: None unless pending.
+    #: When the next attempt is due; None unless pending.
     next_attempt_at: datetime | None
     #: HTTP status of the last response; None without a response.
     response_status: int | None
@@ -98,7 +98,7 @@ def find(
 
 
 def get(connection: Connection, delivery_id: UUID, *, team_id: str | None = None) -> Delivery | None:
-    """Return a delivery by id; None if it does not exist (in that team)."""
+    """Return a delivery by id; None if no delivery has that id (in that team)."""
     row = sql.run_leniently(connection, "get_delivery", id=delivery_id, team_id=team_id).fetchone()
     return None if row is None else Delivery(*row)
 
@@ -120,7 +120,7 @@ def recover(connection: Connection, selection: Mapping[str, Any], *, status: Sta
 def missed(
     connection: Connection, selection: Mapping[str, Any], *, status: Status, after: EventCursor, limit: int
 ) -> list[RoutedEvent]:
-    """Return the next events, at most `limit`, that were not routed to the endpoint of the selection."""
+    """Return at most `limit` events after a cursor that were not routed to the endpoint of the selection."""
     cursor = {"after_at": after.completed_at, "after_id": after.id}
     return [
         RoutedEvent(*row)
@@ -138,7 +138,17 @@ def deliver_missed(
     max_attempts: int | None,
     by: str | None,
 ) -> int:
-    """Schedule the deliveries of missed events; return the number of deliveries scheduled by this call."""
+    """Schedule deliveries of missed events to an endpoint; return the number of new deliveries.
+
+    Args:
+        connection: To the database.
+        ids: The ids of the events; an event that has been routed to the endpoint by now is left out.
+        endpoint: Name or id of the endpoint.
+        until: When the replay began.
+        retry: The retry policy of the deliveries, as JSON; None: the default.
+        max_attempts: The maximum number of attempts of each delivery; None: the default.
+        by: The requester, stored in the history of each event.
+    """
     [count] = sql.run_one(
         connection,
         "deliver_missed",

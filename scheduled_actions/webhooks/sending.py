@@ -1,4 +1,4 @@
-"""Handle `webhook:send`: fan an event out into one delivery per endpoint, and post a delivery.
+"""Handle `webhook:send`: schedule one delivery of an event per endpoint, and post a delivery.
 
 Events and deliveries are actions of the same type. Without `endpoint` in its payload, the action is an event: it is
 routed, and one delivery is scheduled per matching endpoint. With `endpoint`, it is a delivery.
@@ -40,7 +40,7 @@ RATE_PATIENCE_SECONDS = 1.0
 #: Seconds that a delivery waits for other deliveries to the same endpoint.
 SLOT_PATIENCE_SECONDS = 5.0
 
-#: Keys of a delivery's metadata. `_FILTER_STEPS`: the steps within which the filter could not be evaluated at fan-out.
+#: Keys of a delivery's metadata. `_FILTER_STEPS`: the number of steps that the filter exceeded at fan-out.
 _EVENT_AT = "event_at"
 _EVENT_ACTION_ID = "event_action_id"
 _MESSAGE_ID = "message_id"
@@ -66,7 +66,7 @@ class WebhookEvent(BaseModel):
     )
     #: Any JSON value.
     data: Any = Field(default_factory=dict)
-    #: Set for the delivery to that endpoint; None for the event itself.
+    #: The name or id of the endpoint of a delivery; None: the event itself.
     endpoint: Annotated[str, Field(min_length=1, max_length=100)] | None = None
 
     @field_validator("event")
@@ -80,7 +80,7 @@ class WebhookEvent(BaseModel):
 
 
 class DeliveryFailed(ScheduledActionsError):
-    """An attempt to deliver failed; the delivery is retried according to its retry policy."""
+    """An attempt of a delivery failed; the delivery is retried according to its retry policy."""
 
     code = "delivery_failed"
 
@@ -121,9 +121,9 @@ def send_webhook(event: WebhookEvent, context: Context, directory: EndpointDirec
         is deferred.
 
     Raises:
-        Fail: The endpoint is not declared in the settings file, responded with 410 Gone, refuses further attempts, or
-            has a filter that takes too many steps.
-        RetryAfter: The endpoint responded with 429, 502, 503 or 504, and asked for a delay.
+        Fail: The endpoint is not declared in the settings file, responded with 410 Gone, refused further attempts or
+            deliveries, or has a filter that takes too many steps.
+        RetryAfter: The endpoint responded with 429, 502, 503 or 504, and with a `Retry-After` header.
         DeliveryFailed: The endpoint did not respond, or responded with a status other than 2xx.
         NotConfigured: The endpoint's URL or secret is unset or invalid. The action is retried, so that the
             environment can be corrected.
@@ -140,7 +140,7 @@ def _fan_out(event: WebhookEvent, context: Context, directory: EndpointDirectory
     directory.record_event_type(event.event, team_id=action.team_id)
     matched = directory.match(event.event, team_id=action.team_id, body=event_content(vars(event), action.team_id))
     if event.event in _ENDPOINT_EVENTS:
-        # An endpoint is not notified of its own failures: that would add another failure.
+        # An endpoint does not receive the events of its own failures: each such delivery would probably fail, too.
         matched = [one for one in matched if one[0].name != event.entity_id]
     if not _mail(event, context, directory.settings.alert_email) and not matched:
         return Skip(f"no endpoint receives {event.event}")
@@ -163,7 +163,7 @@ def _fan_out(event: WebhookEvent, context: Context, directory: EndpointDirectory
 
 
 def max_attempts_of(policy: RetryPolicy | None) -> int | None:
-    """Return the number of attempts of a table of delays; None for other policies."""
+    """Return the number of attempts of a table of delays, including the first; None for another policy, or for None."""
     return len(policy.seconds) + 1 if isinstance(policy, Delays) else None
 
 
@@ -263,7 +263,7 @@ def _unwanted(endpoint: Endpoint, event: WebhookEvent, context: Context) -> Skip
 
 def _wait_for_rate(endpoint: Endpoint, directory: EndpointDirectory) -> Snooze | None:
     """Wait for a slot under the endpoint's rate limit; return a snooze if the wait is too long or a delivery hung."""
-    # Checked first: a reserved slot that is not used is lost.
+    # Checked before a slot is reserved, because an unused slot is lost.
     if (hung := directory.throttle.hung(endpoint.name)) is not None:
         return _defer(hung.seconds, hung.reason)
     has_slot, seconds = directory.reserve_slot(endpoint, patience=RATE_PATIENCE_SECONDS)
@@ -280,7 +280,7 @@ def _defer(seconds: float, reason: DeferralReason | Literal["rate_limit"]) -> Sn
 
 
 def _message(event: WebhookEvent, context: Context) -> tuple[bytes, str]:
-    """Return the body and the message id of a delivery; both are the same for all attempts."""
+    """Return the JSON body and the message id of a delivery; both are the same for all attempts."""
     notes = context.action.metadata or {}
     happened_at, event_action_id, replayed = (notes.get(key) for key in (_EVENT_AT, _EVENT_ACTION_ID, _MESSAGE_ID))
     content = {
@@ -293,7 +293,7 @@ def _message(event: WebhookEvent, context: Context) -> tuple[bytes, str]:
 
 
 def event_content(payload: Mapping[str, Any], team_id: str | None) -> dict[str, Any]:
-    """Return the part of the body that filters read; fields missing from the payload are None."""
+    """Return the part of the delivered body that filters read; fields that the payload lacks are None."""
     return {
         "event": payload.get("event"),
         "entity": payload.get("entity_type"),
@@ -303,7 +303,7 @@ def event_content(payload: Mapping[str, Any], team_id: str | None) -> dict[str, 
     }
 
 
-# The fan-out writes these values, but a caller's metadata can contain the same keys.
+# Checked because metadata given by a caller can contain the keys that the fan-out writes.
 def _is_instant(value: object) -> bool:
     try:
         return isinstance(value, str) and format_instant(datetime.fromisoformat(value)) == value
@@ -315,8 +315,8 @@ def _evaluate(result: PostResult, endpoint: Endpoint, attempt: int, directory: E
     """Record the outcome of a delivery; return the result of a success, or raise the failure.
 
     Raises:
-        Fail: The endpoint refuses this delivery, or all further ones.
-        RetryAfter: The endpoint responded with 429, 502, 503 or 504, and asked for a delay.
+        Fail: The endpoint refused further attempts of this delivery, or all further deliveries.
+        RetryAfter: The endpoint responded with 429, 502, 503 or 504, and with a `Retry-After` header.
         DeliveryFailed: Any other failure; the delivery is retried.
     """
     failure = _failure(result)
@@ -339,7 +339,7 @@ def _evaluate(result: PostResult, endpoint: Endpoint, attempt: int, directory: E
     if result.status in _RETRY_AFTER_STATUSES and result.retry_after is not None:
         delay = result.retry_after
         if attempt > 1:
-            # Otherwise an endpoint that always asks for one second would use up ten attempts in ten ticks.
+            # Otherwise, an endpoint that always responds with "Retry-After: 1" would use up ten attempts in ten ticks.
             delay = max(delay, (endpoint.retry or DELIVERY_RETRY).delay(attempt - 1, draw=0))
         raise RetryAfter(delay, message)
     raise DeliveryFailed(message)

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 from scheduled_actions.webhooks.rules.throttle import Deferral, ThrottleState
 
-#: With this many threads or more, one of them may keep waiting behind a slow delivery instead of being deferred: a tick
-#: with nothing in flight ends, and it should not end just before a slow endpoint responds for the first time.
+#: With this number of threads or more, one thread may wait behind a slow delivery instead of deferring its own
+#: delivery: otherwise, a tick could have no delivery left, and end, just before a slow endpoint responds for the first
+#: time.
 _SPARE_FROM_THREADS = 4
 #: The longest wait before a thread checks again.
 _CHECK_SECONDS = 0.05
@@ -35,7 +36,7 @@ class EndpointThrottle:
 
         Args:
             endpoint: Name or id of the endpoint.
-            patience: Maximum time to wait for a slot, in seconds.
+            patience: Maximum wait for a slot, in seconds.
             team: The team whose share of the threads the delivery uses; None: no share, no limit.
         """
         began = self._wait_for_slot(endpoint, patience, team)
@@ -50,7 +51,7 @@ class EndpointThrottle:
                 self._changed.notify_all()
 
     def hung(self, endpoint: str) -> Deferral | None:
-        """Return the deferral of an endpoint that is closed after a hung delivery; None if it is open."""
+        """Return the deferral if an endpoint is closed after a hung delivery; None if it is not."""
         with self._changed:
             decision = self._state.check(endpoint, self._monotonic(), draw=random.random())  # noqa: S311 - as below
         return decision if isinstance(decision, Deferral) and decision.reason == "hung" else None

@@ -15,7 +15,7 @@ sql = Statements(__file__)
 
 #: Changes of a row, as the verbs of their events.
 VERBS = ("created", "updated", "deleted")
-#: Writers queue behind a session that waits for the table lock, so the wait is short.
+#: Maximum wait for the table lock, in milliseconds. It is short, because writers queue behind the waiting session.
 _PATIENCE_MS = "5000"
 #: Errors of the database for an unknown or invalid name.
 _NO_SUCH_NAME = (
@@ -59,7 +59,7 @@ def watch(connection: Connection, new: Watch) -> Watch:
     Raises:
         UnknownTable: No table of that name is on the search path.
         TableBusy: Another session holds a lock on the table; nothing was changed.
-        RequestError: A column, the entity or a verb is invalid; the message names it.
+        RequestError: A column, the entity or a verb is invalid; nothing was changed.
     """
     table = _change(
         connection,
@@ -78,7 +78,12 @@ def watch(connection: Connection, new: Watch) -> Watch:
 
 
 def unwatch(connection: Connection, table: str, *, entity: str | None = None) -> int:
-    """Remove the watch of one entity of a table, or of all entities; return the number of watches removed.
+    """Stop watching a table; return the number of watches removed.
+
+    Args:
+        connection: To the database; the watch is removed when its transaction commits.
+        table: The table's name in SQL syntax.
+        entity: The entity of the watch to remove; None: all watches of the table.
 
     Raises:
         UnknownTable: No table of that name is on the search path.
@@ -88,7 +93,7 @@ def unwatch(connection: Connection, table: str, *, entity: str | None = None) ->
 
 
 def watched(connection: Connection) -> list[Watch]:
-    """Return all watches of this database, sorted by table name."""
+    """Return all watches in this database, sorted by table name."""
     return [
         Watch(
             table=table,
@@ -105,7 +110,7 @@ def watched(connection: Connection) -> list[Watch]:
     ]
 
 
-def _change(connection: Connection, statement: str, table: str, parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever it answers
+def _change(connection: Connection, statement: str, table: str, parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as the statement returns it
     try:
         row = sql.run(connection, statement, table=table, patience_ms=_PATIENCE_MS, **parameters).fetchone()
     except psycopg.errors.LockNotAvailable:

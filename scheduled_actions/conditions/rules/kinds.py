@@ -21,21 +21,21 @@ from scheduled_actions.conditions.model import (
 from scheduled_actions.core.errors.families import short, short_text
 from scheduled_actions.core.json_comparison import MISSING, OPERATORS, resolve_pointer
 
-#: Facts read for one name prefix.
+#: Maximum number of facts read for one name prefix.
 PREFIXED_MOST = 200
 #: Prefix of approval facts: `approval:ann` with the value true, "approved" or {"approved": true}.
 APPROVAL = "approval"
 #: Prefix of the facts `user_action:signed` and `user_action:signed:ann`.
 USER_ACTION = "user_action"
-#: Bytes of a list or an object, characters of a string, and facts that cost one step of the budget.
+#: The number of bytes of a list or an object, of characters of a string, and of facts that cost one step of the budget.
 _BYTES_A_STEP = 64
 _CHARACTERS_A_STEP = 1024
 _FACTS_A_STEP = 12
-#: Characters of a condition shown in a reason.
+#: Maximum number of characters of a condition that a reason contains.
 _SHOWN_MOST = 200
 _WORDS = {
-    "eq": "", "ne": "anything but ", "lt": "below ", "lte": "at most ", "gt": "above ", "gte": "at least ",
-    "in": "one of ", "not_in": "none of ", "contains": "something with ",
+    "eq": "", "ne": "a value other than ", "lt": "below ", "lte": "at most ", "gt": "above ", "gte": "at least ",
+    "in": "one of ", "not_in": "a value outside ", "contains": "a value containing ",
 }  # fmt: skip
 
 
@@ -56,7 +56,7 @@ class FieldValue(Condition):
         needs.facts.add(self.key)
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
-        """Compare the value of the fact with the wanted one."""
+        """Compare the value of the fact with the wanted value."""
         fact = given.facts.get(self.key)
         value = MISSING if fact is None else resolve_pointer(self.pointer, fact.value)
         name = f"{self.key.name}{self.pointer} of {self.key.target_type} {self.key.target_id}"
@@ -108,8 +108,8 @@ class ApprovalComplete(Condition):
         if FactKey(*self.target, f"{APPROVAL}{PREFIX_MARK}") in given.truncated:
             return Evaluation(
                 Truth.BROKEN,
-                f'{self.where}: {why}: more than {PREFIXED_MOST} facts begin with "{APPROVAL}:", and only that many '
-                "are read",
+                f'{self.where}: {why}: more than {PREFIXED_MOST} facts begin with "{APPROVAL}:", and only '
+                f"{PREFIXED_MOST} are read",
             )
         return self.unmet(why)
 
@@ -162,12 +162,12 @@ class TimeElapsed(Condition):
     since: datetime | FactKey | None
 
     def add_needs(self, needs: Needs) -> None:
-        """Add the fact whose change starts the time to `needs`."""
+        """Add the fact whose change starts the duration, if any, to `needs`."""
         if isinstance(self.since, FactKey):
             needs.facts.add(self.since)
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
-        """Compare the end of the time with the current time."""
+        """Compare the current time with the end of the duration."""
         since = self.since or given.created_at
         if isinstance(since, FactKey):
             fact = given.facts.get(since)
@@ -177,7 +177,7 @@ class TimeElapsed(Condition):
         try:
             at = since + timedelta(seconds=self.seconds)
         except OverflowError:
-            return self.unmet("the time ends after the year 9999")
+            return self.unmet("the duration ends after the year 9999")
         return MET if given.now >= at else self.unmet(f"not before {at.isoformat(timespec='seconds')}", at)
 
 
@@ -199,7 +199,7 @@ class ActionStatus(Condition):
             return Evaluation(Truth.BROKEN, f"{self.where}: no action has the id {self.action_id}")
         if state.status in self.statuses:
             return MET
-        # A row locked by a claim or a settlement could not be marked as awaited: check it again soon.
+        # A row locked by a claim or a settlement could not be marked, so its end wakes no action: check again soon.
         again_at = None if state.is_watched else given.now + timedelta(seconds=1)
         return self.unmet(f"action {self.action_id} is {state.status}, not {' or '.join(self.statuses)}", again_at)
 
@@ -235,7 +235,7 @@ class ExternalCondition(Condition):
         needs.checks.append(self.check)
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
-        """Convert the result of the check to an evaluation; open before the check has run."""
+        """Convert the result of the check to an evaluation: `OPEN` before the check has run."""
         result = None if given.results is None else given.results.get(self.check)
         if result is None:
             return Evaluation(Truth.OPEN, f"{self.where}: not checked yet")
@@ -255,7 +255,7 @@ class Combination(Condition):
             part.add_needs(needs)
 
     def evaluate_parts(self, given: EvaluationInput) -> tuple[list[Evaluation], datetime | None]:
-        """Return the evaluation of each part, and when time alone may change one of them.
+        """Return the evaluation of each part, and when time alone may change one of them; None: never.
 
         Raises:
             BudgetExceeded: Evaluation takes more steps than `given.budget` has left.
@@ -269,7 +269,10 @@ class AllOf(Combination):
     """Holds while every part holds."""
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
-        """Return the evaluation of the deciding part: unmet takes precedence over open, and open over broken."""
+        """Return the evaluation of the deciding part: unmet takes precedence over open, and open over broken.
+
+        Without such a part, the condition is met.
+        """
         evaluations, changes_at = self.evaluate_parts(given)
         return replace(_first(evaluations, Truth.UNMET, Truth.OPEN, Truth.BROKEN) or MET, changes_at=changes_at)
 
@@ -278,7 +281,10 @@ class AnyOf(Combination):
     """Holds while at least one part holds."""
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
-        """Return the evaluation of the deciding part: met takes precedence over open, and open over broken."""
+        """Return the evaluation of the deciding part: met takes precedence over open, and open over broken.
+
+        Without such a part, the condition is not met, with the reasons of all parts.
+        """
         evaluations, changes_at = self.evaluate_parts(given)
         deciding = _first(evaluations, Truth.MET, Truth.OPEN, Truth.BROKEN)
         if deciding is not None:

@@ -57,7 +57,14 @@ def parse_condition(given: Any, *, name: str = "condition") -> Condition:  # noq
 
 
 def _parse(given: Any, where: str, levels: int, parts: Iterator[int]) -> Condition:  # noqa: ANN401 - any JSON
-    """Parse a part; `levels` may still be nested, and `parts` yields once for each part that is still allowed."""
+    """Parse a part of a condition.
+
+    Args:
+        given: The part, decoded from JSON.
+        where: The path of the part, for errors.
+        levels: The number of levels that may still be nested.
+        parts: Yields once for each part that is still allowed in the whole condition.
+    """
     if next(parts, None) is None:
         raise InvalidArgument(where, problem=f"exceeds the limit of {MAX_PARTS} conditions in total")
     if not levels:
@@ -144,7 +151,7 @@ class _Fields:
         """Return the operator and the value to compare with."""
         operator = self.read("op", _OPERATOR)
         if operator != "exists" and "value" not in self.given:
-            raise InvalidArgument(f"{self.where}.value", problem=f'is missing: "{operator}" compares with a value')
+            raise InvalidArgument(f"{self.where}.value", problem=f'is missing: the operator "{operator}" requires it')
         return operator, self.read("value", _OPERANDS.get(operator, _ANY_JSON))
 
     def optional_comparison(self, *names: str) -> dict[str, Any]:
@@ -153,7 +160,11 @@ class _Fields:
         return dict(zip(("op", "value"), self.comparison() if is_compared else (None, None), strict=True))
 
     def end(self, kind: str) -> None:
-        """Raise an error for a field that the kind does not have."""
+        """Check that every given field is a field of the kind.
+
+        Raises:
+            InvalidArgument: A field is not.
+        """
         if unknown := self.given.keys() - self.seen:
             raise InvalidArgument(f"{self.where}.{min(unknown, key=str)}", problem=f'is not a field of kind "{kind}"')
 
@@ -199,7 +210,7 @@ _HTTP_STATUS = _FieldRule(
 _ORDERED = _FieldRule(
     lambda value: isinstance(value, int | float | str) and not isinstance(value, bool), "a number or a string"
 )
-#: For each operator that restricts the value to compare with.
+#: The values to compare with, for each operator that restricts them.
 _OPERANDS = {
     **dict.fromkeys(("in", "not_in"), _FieldRule(_is_list, f"a list of 1 to {MAX_VALUES} values")),
     **dict.fromkeys(("lt", "lte", "gt", "gte"), _ORDERED),

@@ -27,16 +27,18 @@ _WAIT_FIELDS = ("wait", "check_interval", "max_checks", "on_timeout", "timeout")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitPlan:
-    """The conditions under which an action runs, and for how long it waits for them."""
+    """The conditions under which an action runs, and the limits of its wait for them."""
 
     #: Holds while all predecessors have completed; None without predecessors.
     after: Condition | None = None
     condition: Condition | None = None
-    #: Whether the action waits until the condition is met; else it is skipped if the condition is not met.
+    #: Whether the action waits until the condition is met; otherwise, it is skipped if the condition is not met.
     waits: bool = False
+    #: The interval between two checks.
     check_seconds: float = CHECK_SECONDS
-    #: Counted from the first check; None: no limit.
+    #: The longest wait, counted from the first check; None: no limit.
     timeout_seconds: float | None = None
+    #: The maximum number of checks; None: no limit.
     max_checks: int | None = None
     #: The actions to schedule when the wait ends unmet, in the form that the SQL function `schedule_actions` takes.
     on_timeout: tuple[Mapping[str, Any], ...] = ()
@@ -65,7 +67,7 @@ class NextStep(Enum):
     SKIP = "skip"
     #: Ends as skipped after the wait's limit, and `on_timeout` is scheduled.
     EXPIRE = "expire"
-    #: The condition cannot be evaluated: counts as a failed attempt.
+    #: The condition cannot be evaluated; this counts as a failed attempt.
     FAIL = "fail"
     #: An external check has to run first.
     CHECK = "check"
@@ -87,7 +89,7 @@ class Decision:
 
     next_step: NextStep
     reason: str = ""
-    #: When time alone may change the decision, the end of the wait included.
+    #: When time alone may change the decision, including the end of the wait; None: never.
     changes_at: datetime | None = None
     #: Whether a failure must not be retried.
     is_final: bool = False
@@ -101,7 +103,7 @@ def encode_plan(condition: Any) -> str:  # noqa: ANN401 - any JSON
             "max_checks": …, "on_timeout": […]}`, the last in the form that the SQL function `schedule_actions` takes.
 
     Raises:
-        InvalidArgument: The value is not a condition; the message names the path.
+        InvalidArgument: The value is not a condition; the message contains the path.
         TooLarge: The JSON text exceeds `CONDITION_LIMIT`.
     """
     text = json_text.encode("condition", condition, limit=CONDITION_LIMIT)
@@ -124,7 +126,10 @@ def decode_plan(text: str) -> WaitPlan:
         return _parse(stored)
     after = stored["after"]
     if not isinstance(after, list) or not 1 <= len(after) <= _MAX_AFTER or set(stored) - {"after", "condition"}:
-        raise InvalidArgument("condition.after", problem=f"is not a list of 1 to {_MAX_AFTER} ids")
+        raise InvalidArgument(
+            "condition.after",
+            problem=f"must be a list of 1 to {_MAX_AFTER} ids; `condition` is the only other field allowed",
+        )
     ids = [parse_uuid(one) for one in after]
     if None in ids:
         raise InvalidArgument("condition.after", after[ids.index(None)], "the id of an action")
@@ -174,7 +179,7 @@ def decide(plan: WaitPlan, given: EvaluationInput, progress: WaitProgress) -> De
     Args:
         plan: The conditions under which the action runs.
         given: The data that the plan needs; results of external checks may be missing.
-        progress: How long the action has waited.
+        progress: The start of the action's wait, and its number of checks so far.
     """
     try:
         evaluation = MET if plan.after is None else plan.after.evaluate(given)
@@ -217,5 +222,5 @@ def _wait(plan: WaitPlan, now: datetime, progress: WaitProgress, evaluation: Eva
 
 
 def format_cycle(cycle: Sequence[UUID]) -> str:
-    """Return the ids of a cycle as "a -> b -> a"."""
+    """Return the ids of a cycle as a string: "a -> b -> a"."""
     return " -> ".join(str(one) for one in (*cycle, cycle[0]))

@@ -41,7 +41,7 @@ _GOODBYE_SECONDS = 0.5
 
 @error_class
 class MailNotSent(ScheduledActionsError):
-    """The message was not sent. The error contains the server's reply, but no recipient address and no login."""
+    """The message was not sent. The error contains the server's reply, but no address of a recipient and no login."""
 
     what: str
     reply: str = ""
@@ -88,7 +88,7 @@ def send(
         username: ASCII. None or empty, with the password: no login.
         password: ASCII, as SMTP requires.
         ca_file: The PEM file of the certificate authorities to trust; None: those of the system.
-        timeout: Seconds for the whole conversation, not for each reply.
+        timeout: Maximum seconds for the whole conversation, not for each reply.
 
     Raises:
         MailRefused: No recipient was accepted, because of permanent failures.
@@ -273,7 +273,7 @@ class _Conversation(smtplib.SMTP):
 
 
 class _ConversationOverTls(_Conversation, smtplib.SMTP_SSL):
-    """An SMTP client as `_Conversation`, with implicit TLS."""
+    """A `_Conversation` with implicit TLS."""
 
 
 def _transmit(smtp: smtplib.SMTP, message: EmailMessage, recipients: list[str]) -> dict[str, tuple[int, bytes]]:
@@ -285,7 +285,7 @@ def _transmit(smtp: smtplib.SMTP, message: EmailMessage, recipients: list[str]) 
     is_international = not all(address.isascii() for address in (origin, *recipients))
     smtp.ehlo_or_helo_if_needed()
     if is_international and not smtp.has_extn("smtputf8"):
-        # Checked here, because smtplib does not: it would fail while it sends the address.
+        # Checked here, because smtplib would fail only when it sends the address.
         raise smtplib.SMTPNotSupportedError("SMTPUTF8 extension not supported by server.")
     public = copy(message)
     del public["Bcc"]

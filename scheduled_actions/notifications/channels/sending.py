@@ -34,7 +34,7 @@ _PATH = re.compile(r"""(https?://[^/\s"']+|(?<=[\s"'(]))/[^\s"')]*""")
 
 @error_class
 class ChannelFailed(ScheduledActionsError):
-    """A channel did not accept a message. The error masks the address of the channel, which may be a secret."""
+    """A channel did not accept a message. The error masks the address of the channel, because it may be a secret."""
 
     message = "{channel.kind} {channel.masked} {problem}"
     channel: Channel
@@ -55,7 +55,7 @@ class OutgoingMessage:
     reach: Reach
     #: The networks that a webhook may reach if it is a named channel, whose address is in the environment.
     own_reach: Reach
-    #: Seconds for sending.
+    #: Maximum seconds for sending.
     timeout: float
 
 
@@ -84,7 +84,12 @@ def send(channel: Channel, outgoing: OutgoingMessage, config: Config) -> str | N
 
 
 def _named(channel: Channel, config: Config) -> Channel:
-    """Return the channel whose address is in the environment variable that the settings give for a named channel."""
+    """Return the channel in the environment variable that the settings declare for a named channel.
+
+    Raises:
+        ChannelFailed: The named channel is not declared.
+        NotConfigured: The variable does not contain the address of a channel.
+    """
     variable = config.settings.notifications.channels.get(channel.address)
     if variable is None:
         known = ", ".join(sorted(config.settings.notifications.channels)) or "none"

@@ -1,4 +1,4 @@
-"""Render notifications from the project's templates, or from the packaged ones."""
+"""Render notifications from the project's templates or from the packaged templates."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def _parts(name: str, text: str) -> tuple[str, str]:
 
 @functools.cache
 def _environment(folder: Path) -> Environment:
-    """Return a Jinja environment that loads templates from a folder, and then from the packaged ones.
+    """Return a Jinja environment that searches a folder for templates, and then the packaged templates.
 
     The packaged templates can also be loaded as `ours/NAME`.
     """
-    from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, StrictUndefined  # noqa: PLC0415 - with the first notice
-    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415 - with the first notice
+    from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, StrictUndefined  # noqa: PLC0415 - loaded on first use
+    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415 - loaded on first use
 
     ours = FileSystemLoader(_OURS)
     return ImmutableSandboxedEnvironment(

@@ -46,7 +46,7 @@ class Channel:
 
     @property
     def masked(self) -> str:
-        """The address as shown in logs, errors and results: recognisable, but without its secret parts."""
+        """The address as shown in logs, errors and results, without parts that may be secret."""
         match self.kind:
             case "email":
                 local, _, domain = self.address.rpartition("@")
@@ -129,7 +129,7 @@ class QuietHours:
             return None
         day = wall.date() + timedelta(days=int(self.end < self.start and has_begun))
         end = resolve(datetime.combine(day, self.end), zone).at
-        # When the clocks go back, a wall time before the end can occur again after the end.
+        # When clocks are set back, a wall time within the quiet hours can occur again after their end.
         return end if end > moment else None
 
 
@@ -153,9 +153,9 @@ class Person:
     timezone: str | None = None
     #: `20:00-08:00` in that time zone; None: the quiet hours of the settings; an empty string: no quiet hours.
     quiet_hours: str | None = None
-    #: The start of an absence, aware; None with `away_until`: it has already started.
+    #: The start of an absence, aware. None: if `away_until` is set, the absence has already started.
     away_from: datetime | None = None
-    #: The end of an absence, aware; None with `away_from`: it is unknown.
+    #: The end of an absence, aware. None: if `away_from` is set, the end is unknown.
     away_until: datetime | None = None
     #: Who is notified during the absence: a person, an address, or `resolver:name`; None: no one.
     deputy: "Person | str | None" = None
@@ -264,10 +264,10 @@ def as_json(person: Person) -> dict[str, Any]:
 def available(
     people: Iterable[Person], *, now: datetime, deputies: Callable[[Person], Sequence[Person]]
 ) -> list[Person]:
-    """Return the people to notify: absent people are replaced by their deputies, and duplicates are removed.
+    """Return the people to notify, without duplicates; deputies replace people who are away.
 
-    If everyone is away and no deputy is present, the first person is notified: a notification in the inbox of an absent
-    person is better than none.
+    If everyone is away and no deputy is present, the result is the first person: a notification to an absent person is
+    better than none. A chain of deputies is followed for at most five steps.
 
     Args:
         people: The people in order; the result keeps it.

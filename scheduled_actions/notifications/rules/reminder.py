@@ -19,7 +19,7 @@ NoticeKind: TypeAlias = Literal["reminder", "escalation", "missed"]
 #: The longest subject, in characters.
 SUBJECT_LIMIT = 200
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-#: Minimum lengths, in minutes, that are rounded to days and to hours.
+#: The minutes from which a length is written in days, and in hours.
 _DAYS_FROM = 48 * 60
 _HOURS_FROM = 120
 
@@ -72,9 +72,9 @@ class Reminder:
     next_reminder_at: datetime | None = None
     #: The number of the escalation level, from 1; None: not an escalation.
     level: int | None = None
-    #: The address or role of the person responsible; None: no recipient of the deadline is given as one.
+    #: The first address or role among the deadline's recipients; None: all recipients are given as objects.
     assignee: str | None = None
-    #: A custom sentence; None: none.
+    #: A custom sentence; None: the notification has none.
     message: str | None = None
     #: Further values for custom templates.
     data: Mapping[str, Any] = field(default_factory=dict)

@@ -20,7 +20,7 @@ HEADERS_MOST = 20
 #: Maximum number of characters of the value of a header.
 HEADER_LIMIT = 1024
 
-#: Headers of message framing and routing, and headers that deliveries set themselves.
+#: Headers that control the framing and routing of messages, and headers that deliveries set.
 _RESERVED = frozenset({
     "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "cookie", "date", "expect",
     "forwarded", "host", "http2-settings", "keep-alive", "proxy-authorization", "proxy-connection", "range", "te",
@@ -32,10 +32,10 @@ _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 
 
 def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the validated settings as they are stored.
+    """Validate settings of an endpoint; return them as they are stored.
 
     Raises:
-        RequestError: A setting is unknown or invalid; the message names it.
+        RequestError: A setting is unknown or invalid.
     """
     for name in given:
         if name not in CHECKS:

@@ -1,6 +1,6 @@
 """Look up webhook endpoints of the settings file and the database, and record the outcomes of their deliveries.
 
-Rows are cached for a second: at a thousand deliveries per second, a query for each would cost more than the delivery.
+Rows are cached for a second: at a thousand deliveries per second, a query for each would take longer than the delivery.
 """
 
 import time
@@ -95,7 +95,7 @@ class EndpointDirectory:
         self._event_types: _Lookups[tuple[str | None, str], None] = _Lookups()
 
     def forget(self) -> None:
-        """Clear the caches of endpoints and recorded failures."""
+        """Clear the caches of endpoints, and allow the next failures to be recorded immediately."""
         self._by_name.clear()
         self._by_team.clear()
         self._failures_recorded.clear()
@@ -103,8 +103,8 @@ class EndpointDirectory:
     def match(self, event: str, *, team_id: str | None, body: Mapping[str, Any]) -> list[tuple[Endpoint, int | None]]:
         """Return the endpoints that receive an event: first those of the settings file, then those of the database.
 
-        Disabled endpoints of the database are included: their deliveries are skipped and can be recovered. Endpoints
-        whose filter exceeds its share of steps are included, too: their deliveries fail.
+        Disabled endpoints of the database are included: their deliveries are skipped and can be recovered. An endpoint
+        whose filter exceeds its share of steps is also included; the filter is evaluated again for the delivery.
 
         Args:
             event: `entity:verb`.
@@ -112,14 +112,15 @@ class EndpointDirectory:
             body: The delivered body, for filters.
 
         Returns:
-            Each endpoint with None, or with the steps within which its filter could not be evaluated.
+            Each endpoint, with None or, if its filter could not be evaluated, with the number of steps that the filter
+                exceeded.
 
         Raises:
             InvalidArgument: The event, or a pattern in the settings file, is invalid.
             DatabaseUnavailable: The endpoints cannot be read from the database.
         """
         stored = self._by_team.read(team_id, self._monotonic(), self._read_team)
-        # Equal shares: no endpoint loses an event to the filter of another.
+        # All filters get an equal share of the steps, so that a costly filter of one endpoint cannot affect another.
         steps = min(filters.FILTER_STEPS, STEPS // max(1, len(stored)))
         matched = [
             match
@@ -202,7 +203,11 @@ class EndpointDirectory:
     # -- outcomes ------------------------------------------------------------------------------------------------------
 
     def reserve_slot(self, endpoint: Endpoint, *, patience: float) -> tuple[bool, float]:
-        """Reserve a slot under the rate limit; see `store.reserve_slot`."""
+        """Reserve the next slot under an endpoint's rate limit.
+
+        Returns:
+            As for `store.reserve_slot`; without a rate limit, True and 0.
+        """
         if endpoint.rate_limit is None:
             return True, 0.0
         with self._database.connection() as connection:
@@ -232,7 +237,7 @@ class EndpointDirectory:
         Args:
             endpoint: The endpoint that failed.
             reason: Description of the failure; shown when the endpoint is disabled.
-            disables: The receiver refuses all further deliveries: disable the endpoint immediately.
+            disables: Whether the receiver refuses all further deliveries, which disables the endpoint immediately.
         """
         now = self._monotonic()
         if not disables and now < self._failures_recorded.get(endpoint.name, 0.0):
@@ -241,7 +246,7 @@ class EndpointDirectory:
         self._failures_recorded[endpoint.name] = now + _FAILURE_SECONDS
 
     def _record(self, endpoint: Endpoint, write: Callable[[Connection], None]) -> None:
-        """Write an outcome in a transaction; only log a database error, because raising it would repeat the post."""
+        """Write an outcome in a transaction; log a database error, because raising it would repeat the post."""
         try:
             with self._database.connection() as connection, connection.transaction():
                 write(connection)
@@ -279,8 +284,8 @@ def is_id(name: object) -> bool:
 def read_endpoint(row: EndpointRow) -> Endpoint:
     """Parse a stored endpoint.
 
-    An unreadable column disables the endpoint, with a reason. Events that match its readable patterns are kept, so that
-    they can be recovered.
+    An unreadable column disables the endpoint, with a reason. Deliveries of events that match its readable patterns are
+    still scheduled; they are skipped, and can be recovered.
     """
     problems: dict[str, str] = {}
 

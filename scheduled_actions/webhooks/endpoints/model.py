@@ -33,7 +33,7 @@ class EndpointSettings:
     updated_at: datetime | None
     #: When the previous secret expires; None if there is none.
     previous_secret_until: datetime | None
-    #: The first failure since the last success.
+    #: The first failure since the last success; None if the last delivery succeeded.
     failing_since: datetime | None
     disabled_at: datetime | None
     #: Why the endpoint was disabled automatically; None if it was not.
@@ -51,9 +51,9 @@ class EndpointRow(EndpointSettings):
     sealed_headers: str | None
     #: None for an endpoint of the settings file, whose secret is in the environment.
     secret: str | None
-    #: None if there is no previous secret, or it has expired.
+    #: None if there is no previous secret, or if it has expired.
     previous_secret: str | None
-    #: Where the endpoint is stored. The URL of an endpoint in the database is user input.
+    #: Where the endpoint is defined. The URL of an endpoint in the database is user input.
     source: Source = "database"
 
 
@@ -96,7 +96,7 @@ class EndpointDetails(EndpointSettings):
     #: The endpoint's id in the database, or its name in the settings file.
     id: str
     source: Source
-    #: Host and port; None if the URL is unset.
+    #: Host and port of the URL; None if the URL is unset or invalid.
     place: str | None
     #: The instant from which a further failure disables the endpoint; None until it has failed for some time.
     auto_disable_at: datetime | None
@@ -104,7 +104,7 @@ class EndpointDetails(EndpointSettings):
 
 
 def declared_endpoint(name: str, declared: EndpointSection) -> EndpointRow:
-    """Convert an endpoint of the settings file to a row without failures."""
+    """Return an endpoint of the settings file as a row without recorded failures."""
     return EndpointRow(
         name=name, source="file", patterns=list(declared.patterns), enabled=declared.enabled,
         description=declared.description, ordering=declared.ordering, rate_limit=declared.rate_limit,

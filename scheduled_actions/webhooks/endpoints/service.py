@@ -1,4 +1,4 @@
-"""Create, change and list webhook endpoints in the database; list those of the settings file with them."""
+"""Create, change and list webhook endpoints in the database; the lists include those of the settings file."""
 
 import base64
 import json
@@ -85,7 +85,7 @@ class Endpoints:
             settings: `patterns`, `filter`, `description`, `enabled`, `rate_limit`, `headers`, `ordering`, `retry`.
 
         Raises:
-            RequestError: A value is invalid; the message names it.
+            RequestError: A value is invalid; nothing was created.
             NotConfigured: No key to encrypt the secret is configured.
             TooManyEndpoints: The team already has the maximum number of endpoints.
         """
@@ -103,7 +103,7 @@ class Endpoints:
             return self._details(lent, created)[0], secret
 
     def get(self, endpoint: str, *, team_id: str | None = None) -> EndpointDetails:
-        """Return an endpoint by id or name.
+        """Return an endpoint by its id in the database, or by its name in the settings file.
 
         Raises:
             UnknownEndpoint: No endpoint has that id or name.
@@ -162,6 +162,12 @@ class Endpoints:
 
         `enabled=True` also clears the failures that disabled the endpoint. An endpoint of the settings file accepts no
         other change.
+
+        Args:
+            endpoint: The id of the endpoint, or its name in the settings file.
+            team_id: Only an endpoint of this team; None: any endpoint.
+            connection: Joins the caller's transaction; None: a transaction of its own.
+            changes: `url`, and the `settings` of `create`; omitted settings keep their values.
 
         Raises:
             UnknownEndpoint: No endpoint has that id.
@@ -240,8 +246,8 @@ class Endpoints:
         """Encrypt all secrets with the first key, so that other keys can be removed; return the number of endpoints.
 
         Raises:
-            SecretUnreadable: A secret was encrypted with a key that is not configured; it and the endpoints after it
-                are unchanged.
+            SecretUnreadable: A secret was encrypted with a key that is not configured; its endpoint and the endpoints
+                after it are unchanged.
         """
         count, after = 0, None
         while True:
@@ -255,7 +261,10 @@ class Endpoints:
             count, after = count + len(rows), rows[-1].name
 
     def events(self, *, team_id: str | None = None) -> list[EventTypeSummary]:
-        """Return the event types, by name, that are declared, emitted by watched tables, or were emitted before."""
+        """Return the event types that are declared, emitted by watched tables, or were emitted before, by name.
+
+        With `team_id`, emitted event types are those of the team.
+        """
         with self._database.connection() as connection:
             seen = store.event_types(connection, team_id=team_id)
             watched = watches.watched(connection)
@@ -285,7 +294,7 @@ class Endpoints:
         return {name: text and self._box.seal(self._box.open(text, what=what)) for name, text in sealed.items()}
 
     def _check_stored(self, endpoint: str, team_id: str | None) -> None:
-        """Check that an endpoint can be in the database; whether it exists is not checked.
+        """Check that a name can be the id of an endpoint in the database; whether the endpoint exists is not checked.
 
         Raises:
             EndpointDeclaredInFile: The endpoint is declared in the settings file.
@@ -322,9 +331,12 @@ class Endpoints:
 
 
 def details_of(row: EndpointRow, queue: EndpointQueue, *, url: str | None) -> EndpointDetails:
-    """Return an endpoint as returned by the API.
+    """Convert an endpoint to the form that the API returns.
 
-    `url` is that of the row or, for an endpoint of the settings file, that of the environment.
+    Args:
+        row: The stored or declared endpoint.
+        queue: The queue of the endpoint.
+        url: The URL of the row or, for an endpoint of the settings file, of the environment; None: unset.
     """
     settings = {name: getattr(row, name) for name in EndpointSettings.__dataclass_fields__} | {
         "enabled": row.enabled and row.disabled_at is None,
@@ -364,7 +376,7 @@ def check_event(database: Database, payload: dict[str, Any], requester: Requeste
     name = payload.get("endpoint")
     if requester.team_id is None or name is None:
         return payload
-    # Endpoints of the settings file, those of other teams, and unknown ones get the same answer.
+    # The error is the same for endpoints of the settings file, of other teams, and for unknown endpoints.
     if is_id(str(name)):
         with database.connection() as connection:
             if store.get(connection, str(name), team_id=requester.team_id) is not None:

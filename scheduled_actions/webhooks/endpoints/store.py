@@ -22,8 +22,9 @@ from scheduled_actions.webhooks.rules.health import Health, after_failure, auto_
 
 sql = Statements(__file__)
 
-#: Emitted when an endpoint has failed for a while, and when it is disabled.
+#: Emitted when an endpoint has failed for twelve hours or more, at most once a day.
 FAILING_EVENT = "webhook:endpoint-failing"
+#: Emitted when failures disable an endpoint.
 DISABLED_EVENT = "webhook:endpoint-disabled"
 
 #: Maximum number of endpoints of one team.
@@ -55,7 +56,7 @@ def get(connection: Connection, endpoint: str, *, team_id: str | None = None) ->
 def find(
     connection: Connection, *, team_id: str | None = None, after: str | None = None, limit: int = 100
 ) -> list[EndpointRow]:
-    """Return at most `limit` endpoints (of that team) with ids above `after`, the oldest first."""
+    """Return at most `limit` endpoints (of that team) with ids above `after`, oldest first; None: from the oldest."""
     return [
         EndpointRow(*row)
         for row in sql.run_leniently(connection, "list_endpoints", team_id=team_id, after=after, limit=limit)
@@ -134,13 +135,13 @@ def forget_failures(connection: Connection, endpoint: str, *, enable: bool) -> N
 
 
 def write_failure(connection: Connection, endpoint: Endpoint, reason: str, *, disables: bool) -> None:
-    """Record a failure; emit a warning or disable the endpoint if it has failed for long enough.
+    """Record a failure; if the endpoint has failed for long enough, emit a warning or disable the endpoint.
 
     Args:
         connection: In a transaction, so that the endpoint is disabled and the event emitted together.
         endpoint: The endpoint that failed.
         reason: Description of the failure.
-        disables: The receiver refuses all further deliveries: disable the endpoint immediately.
+        disables: Whether the receiver refuses all further deliveries, which disables the endpoint immediately.
     """
     *facts, is_disabled, now = sql.run_one(connection, "lock_endpoint_state", endpoint=endpoint.name)
     failed, decision = after_failure(Health(*facts), now)
@@ -199,7 +200,7 @@ def reserve_slot(connection: Connection, endpoint: str, *, rate: float, patience
 
 
 def see_event(connection: Connection, event: str, *, team_id: str | None) -> None:
-    """Record that an event type was emitted; ignore a new type if `EVENT_TYPES_MOST` are recorded for its team."""
+    """Record that an event type was emitted; a new type is ignored if its team already has `EVENT_TYPES_MOST`."""
     sql.run(connection, "see_event", event=event, team_id=team_id or "", most=EVENT_TYPES_MOST)
 
 

@@ -1,4 +1,4 @@
-"""Validate and evaluate filters, which select events by their content after an endpoint's patterns have matched.
+"""Validate and evaluate filters, which select events by content after a pattern of the endpoint has matched.
 
 A filter is a JSON object. Its names are paths into the delivered body, and its values are conditions:
 
@@ -33,7 +33,7 @@ VALUES_LIMIT = 100
 
 
 def check(given: object) -> Mapping[str, Any] | None:
-    """Validate a filter; return None for one that accepts everything.
+    """Validate a filter and return it; return None for a filter that accepts every event.
 
     Raises:
         InvalidArgument: The filter is invalid; the message contains the path of the invalid part.
@@ -60,7 +60,7 @@ def fits(body: Mapping[str, Any], wanted: Mapping[str, Any] | None, budget: Eval
 
     Args:
         body: The delivered body.
-        wanted: The filter; None accepts everything.
+        wanted: The filter; None accepts every body.
         budget: Spends one step per comparison, and more for long lists and strings.
 
     Raises:

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
-#: Two failures this far apart, without a success between them, start the clock; a short outage does not.
+#: The clock starts at the first failure this long or longer after `failing_since`; a short outage does not start it.
 APART = timedelta(hours=12)
-#: A failure this long after the clock started disables the endpoint.
+#: A failure this long or longer after the start of the clock disables the endpoint.
 DISABLED_AFTER = timedelta(days=5)
 #: The failure that starts the clock sends a warning; later failures send at most one per interval.
 WARNED_EVERY = timedelta(days=1)
@@ -25,11 +25,14 @@ HealthDecision: TypeAlias = Literal["none", "warn", "disable"]
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The failures of an endpoint since its last success; instants are aware."""
+    """The failures of an endpoint since its last success; instants are aware, and None if there was no such event."""
 
+    #: The first failure.
     failing_since: datetime | None = None
     last_failure_at: datetime | None = None
+    #: The failure that started the clock.
     clock_started_at: datetime | None = None
+    #: The last warning.
     warned_at: datetime | None = None
 
 

@@ -139,5 +139,5 @@ def _fits(text: str, pattern: str) -> bool:
 def _rank(pattern: str) -> tuple[bool, bool, int]:
     """Return the sort key of a pattern; more specific patterns sort first."""
     entity, verb = split_pattern(pattern)
-    # `task.*:created` is more specific than `*:created`; nothing is less specific than `*:*`.
+    # Among patterns with stars on the same sides, the one with more other characters is more specific.
     return "*" in entity, "*" in verb, -len(pattern.replace("*", ""))

@@ -2,7 +2,7 @@
 
 An endpoint starts with one delivery in flight; each timely response doubles its limit. While a delivery takes much
 longer than usual, no other starts. An endpoint that hangs is closed for a while, longer each time, and then starts with
-one delivery again. The endpoints of a team that have not responded yet share a limited number of threads.
+one delivery at a time again. The endpoints of a team that have not responded yet share a limited number of threads.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ CLOSED_MOST_SECONDS = 600.0
 SLOW_SECONDS = 0.5
 #: Deliveries deferred by a closed endpoint are spread over this time after it opens.
 SPREAD_SECONDS = 2.0
-#: An endpoint without deliveries for this long is forgotten.
+#: The state of an endpoint is deleted after this time without deliveries.
 IDLE_SECONDS = 600.0
 
 #: A factor of the usual duration, and a minimum in seconds: above both, further deliveries wait.
@@ -38,7 +38,7 @@ DeferralReason: TypeAlias = Literal["hung", "slow", "full", "team"]
 
 
 class Deferral(NamedTuple):
-    """The decision that a delivery cannot start now: the seconds until the next try, and the reason."""
+    """The decision to defer a delivery: the seconds until the next try, and the reason."""
 
     seconds: float
     reason: DeferralReason
@@ -62,7 +62,12 @@ class _Endpoint:
         return self.usual_seconds > 0 and not self.hung_in_a_row
 
     def is_longer(self, now: float, limits: tuple[float, float]) -> bool:
-        """Return whether a delivery has been in flight longer than both limits: factor times usual duration, and minimum."""
+        """Return whether a delivery has been in flight for too long.
+
+        Args:
+            now: The current time on the clock.
+            limits: A factor of the usual duration, and a minimum in seconds; the delivery must exceed both.
+        """
         factor, least = limits
         return bool(self.in_flight) and now - min(self.in_flight) > max(least, factor * self.usual_seconds)
 
@@ -82,7 +87,7 @@ class ThrottleState:
         self._trials: dict[str | None, dict[str, float]] = {}
 
     def check(self, name: str, now: float, *, draw: float, team: str | None = None) -> Literal["go", "wait"] | Deferral:
-        """Return whether one more delivery may start: "go", "wait" (check again soon), or a deferral.
+        """Return whether another delivery may start: "go", "wait" (check again soon), or a deferral.
 
         Args:
             name: Name or id of the endpoint.
@@ -109,7 +114,13 @@ class ThrottleState:
         return Deferral(waited * (0.5 + draw), "team") if waited > SLOW_SECONDS else "wait"
 
     def begin(self, name: str, now: float, *, team: str | None = None) -> None:
-        """Record the start of a delivery."""
+        """Record the start of a delivery.
+
+        Args:
+            name: Name or id of the endpoint.
+            now: The current time on the clock.
+            team: The team whose share of the threads the delivery uses; None: no share, no limit.
+        """
         if name not in self._endpoints:
             self._forget_idle(now)
         found = self._endpoints.setdefault(name, _Endpoint())

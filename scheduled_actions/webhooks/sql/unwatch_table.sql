@@ -1,4 +1,5 @@
--- The table is not watched for this entity (null: for no entity). Returns the number of removed watches.
+-- The watch of the table for this entity is removed (null: its watches for all entities). Returns the number of removed
+-- watches.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 )

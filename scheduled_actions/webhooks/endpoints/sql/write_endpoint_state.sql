@@ -1,5 +1,5 @@
--- The failure state of the endpoint is stored. With a reason, the endpoint is disabled; the time of an earlier
--- disabling is kept.
+-- The failure state of the endpoint is stored. With a reason, the endpoint is disabled; if it already was, the time at
+-- which it was disabled does not change.
 update webhook_endpoint_states s
 set
   failing_since = %(failing_since)s,
