@@ -1,4 +1,4 @@
-"""An argument of `schedule_action` is one in Python, in SQL, over HTTP and in the docs, and means the same in each."""
+"""`schedule_action` takes the same arguments, with the same meaning, in Python, SQL, HTTP and the documentation."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from scheduled_actions.web.api.actions import models
 from tests.factories import insert, projects, row
 
 DOCS = Path(__file__).parents[2] / "docs"
-#: In SQL an instant is one: the zone of a local time is Python's and HTTP's.
-IN_SQL = ARGUMENTS - {"timezone"}
+#: SQL takes instants with an offset only; Python and HTTP also take a local time and its time zone.
+SQL_ARGUMENTS = ARGUMENTS - {"timezone"}
 
 
 def test_the_python_function_takes_each_argument_with_the_default_of_the_model():
@@ -44,7 +44,7 @@ def test_the_context_of_a_handler_takes_the_arguments_of_schedule_action_except_
 
 
 @pytest.mark.parametrize("function", [scheduled_actions.schedule_action, scheduled_actions.Context.schedule])
-def test_the_reference_of_python_shows_the_complete_signature(function):
+def test_the_python_reference_shows_the_complete_signature(function):
     signature = inspect.signature(function)
     shown = [
         str(parameter.replace(annotation=inspect.Parameter.empty)).replace("'", '"')
@@ -57,7 +57,7 @@ def test_the_reference_of_python_shows_the_complete_signature(function):
     assert f"{name}({', '.join([*shown[:2], '*', *shown[2:]])}) -> " in page
 
 
-def test_no_public_function_takes_arguments_that_its_signature_does_not_name():
+def test_public_functions_name_every_argument_in_their_signatures():
     public = [getattr(scheduled_actions, name) for name in scheduled_actions.__all__]
     functions = [one for one in public if inspect.isfunction(one)]
     for one in filter(inspect.isclass, public):
@@ -73,11 +73,11 @@ def test_the_sql_function_takes_each_argument(connection):
         "select proargnames[:pronargs] from pg_proc where proname = 'schedule_action'"
     ).fetchone()
 
-    assert set(names) == IN_SQL
+    assert set(names) == SQL_ARGUMENTS
 
 
-def test_the_sql_function_of_many_takes_each_argument_and_refuses_any_other_name(connection):
-    element = {"action_type": "test:run"} | dict.fromkeys(IN_SQL - {"action_type", "payload"})
+def test_the_bulk_sql_function_takes_each_argument_and_rejects_other_names(connection):
+    element = {"action_type": "test:run"} | dict.fromkeys(SQL_ARGUMENTS - {"action_type", "payload"})
     schedule_actions = "select * from schedule_actions(%s)"
 
     assert len(connection.execute(schedule_actions, [Jsonb([element])]).fetchall()) == 1
@@ -85,10 +85,10 @@ def test_the_sql_function_of_many_takes_each_argument_and_refuses_any_other_name
         connection.execute(schedule_actions, [Jsonb([element | {"timezone": None}])])
 
 
-def test_the_statement_of_python_passes_each_argument():
+def test_the_statement_that_python_runs_passes_each_argument():
     passed = set(re.findall(r"%\((\w+)\)s", store.sql.text("schedule_action")))
 
-    assert passed == IN_SQL | {"delay"}
+    assert passed == SQL_ARGUMENTS | {"delay"}
     assert passed == COLUMN_DEFAULTS.keys() | {"action_type", "payload"}
 
 
@@ -96,19 +96,19 @@ def test_the_http_model_has_each_argument():
     assert models.CreateActionRequest.model_fields.keys() == ARGUMENTS | {"delay"}
 
 
-def test_the_docs_of_python_sql_and_http_name_each_argument():
+def test_the_documentation_of_python_sql_and_http_names_each_argument():
     pages = {"reference/python.md": ARGUMENTS, "reference/http.md": ARGUMENTS}
-    # The first two are given by position.
-    pages["how-to/schedule-from-sql.md"] = IN_SQL - {"action_type", "payload"}
+    # The first two arguments are positional.
+    pages["how-to/schedule-from-sql.md"] = SQL_ARGUMENTS - {"action_type", "payload"}
 
     for page, names in pages.items():
         text = (DOCS / page).read_text(encoding="utf-8")
         assert {name for name in names if not re.search(rf"`{name}\b|\({name}, |, {name}[,=]", text)} == set(), page
 
 
-# -- what they mean ----------------------------------------------------------------------------------------------------
+# -- meaning of arguments ----------------------------------------------------------------------------------------------
 
-#: Of each argument, a value in the form in which it is stored, and one that is refused; None: any of its type is taken.
+#: For each argument, a valid value as stored, and an invalid value; None: every value of the type is valid.
 VALUES = {
     "action_type": ("test:other", "no type"),
     "payload": ({"n": 1}, [1]),
@@ -131,12 +131,12 @@ VALUES = {
     "on_success": ([{"action_type": "test:other", "payload": {}}], [{"payload": {}}]),
     "on_failure": ([{"action_type": "test:other", "payload": {}}], [{"payload": {}}]),
 }
-#: SQL stores what these hold as it is; who reads them leaves out what cannot be used.
-TAKEN_BY_SQL = {"target", "metadata"}
-#: These say what becomes of another one with the same key, and are not stored.
-OF_A_MERGE = {"dedup_window", "dedup_mode"}
-#: Differ between any two actions.
-OF_THE_ROW = {"id", "created_at", "updated_at"}
+#: SQL stores values of these arguments without validation; readers ignore invalid parts.
+NOT_VALIDATED_BY_SQL = {"target", "metadata"}
+#: Arguments that decide how actions with the same key are merged; they are not stored.
+MERGE_ARGUMENTS = {"dedup_window", "dedup_mode"}
+#: Columns that differ between any two actions.
+ROW_COLUMNS = {"id", "created_at", "updated_at"}
 
 
 @pytest.fixture
@@ -154,20 +154,20 @@ def project(database_url, connection):
         yield a_project(run, other)
 
 
-def in_python(arguments):
+def new_action_of(arguments):
     at = arguments["scheduled_at"]
     return NewAction(**arguments | {"scheduled_at": at if at == "infinity" else datetime.fromisoformat(at)})
 
 
-def by_python(project, connection, arguments):
-    return project.scheduler.schedule_action(in_python(arguments)).id
+def with_python(project, connection, arguments):
+    return project.scheduler.schedule_action(new_action_of(arguments)).id
 
 
-def by_python_with_others(project, connection, arguments):
-    return project.scheduler.schedule_actions([in_python(arguments)])[0].id
+def with_python_in_bulk(project, connection, arguments):
+    return project.scheduler.schedule_actions([new_action_of(arguments)])[0].id
 
 
-def by_sql(project, connection, arguments):
+def with_sql(project, connection, arguments):
     values = dict(arguments)
     for name in ("payload", "retry", "target", "metadata", "condition", "on_success", "on_failure"):
         if name in values:
@@ -178,26 +178,26 @@ def by_sql(project, connection, arguments):
     return connection.execute(call, values).fetchone()[0]
 
 
-def by_sql_with_others(project, connection, arguments):
+def with_sql_in_bulk(project, connection, arguments):
     return connection.execute("select id from schedule_actions(%s)", [Jsonb([arguments])]).fetchone()[0]
 
 
-WAYS = [by_python, by_python_with_others, by_sql, by_sql_with_others]
+WAYS = [with_python, with_python_in_bulk, with_sql, with_sql_in_bulk]
 PLAIN = {"action_type": "test:run", "payload": {}, "scheduled_at": "2030-01-01T00:00:00Z"}
 
 
-def test_each_argument_has_a_value_here():
-    assert VALUES.keys() == IN_SQL
+def test_every_argument_of_sql_has_test_values():
+    assert VALUES.keys() == SQL_ARGUMENTS
 
 
-@pytest.mark.parametrize("name", sorted(IN_SQL - OF_A_MERGE))
-def test_each_way_stores_an_argument_alike(project, connection, name):
+@pytest.mark.parametrize("name", sorted(SQL_ARGUMENTS - MERGE_ARGUMENTS))
+def test_python_and_sql_store_an_argument_identically(project, connection, name):
     changed = []
     for way in WAYS:
         plain = row(connection, way(project, connection, PLAIN))
         given = row(connection, way(project, connection, PLAIN | {name: VALUES[name][0]}))
         changed.append(
-            {column: value for column, value in given.items() if value != plain[column] and column not in OF_THE_ROW}
+            {column: value for column, value in given.items() if value != plain[column] and column not in ROW_COLUMNS}
         )
         connection.execute("update scheduled_actions set dedup_open = false")
 
@@ -205,16 +205,16 @@ def test_each_way_stores_an_argument_alike(project, connection, name):
     assert changed == changed[:1] * len(WAYS)
 
 
-REFUSED = [
+INVALID = [
     (name, way)
     for name, (_, bad) in sorted(VALUES.items())
     for way in WAYS
-    if bad is not None and not (name in TAKEN_BY_SQL and way in {by_sql, by_sql_with_others})
+    if bad is not None and not (name in NOT_VALIDATED_BY_SQL and way in {with_sql, with_sql_in_bulk})
 ]
 
 
-@pytest.mark.parametrize(("name", "way"), REFUSED)
-def test_each_way_refuses_what_an_argument_cannot_be(project, connection, name, way):
+@pytest.mark.parametrize(("name", "way"), INVALID)
+def test_python_and_sql_reject_an_invalid_argument(project, connection, name, way):
     with pytest.raises((RequestError, psycopg.DataError)):
         way(project, connection, PLAIN | {name: VALUES[name][1]})
 

@@ -1,4 +1,4 @@
-"""Many actions in one round trip: all or none, answered in their order."""
+"""`schedule_actions` in SQL: many actions in one round trip, all or none, with results in the same order."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from psycopg.types.json import Jsonb
 
 from tests.factories import PATIENCE, database_now, delay_deadlock_detection, row, statuses, together
 
-#: Ten times as long as the function waits for keys that an open transaction holds.
-IMPATIENT = 3
+#: Seconds; ten times the maximum time that the function waits for keys held by an open transaction.
+LIMIT_SECONDS = 3
 
 
-REFUSED = [
+INVALID = [
     ({"action_type": "no type"}, "action_type: 'no type' is not an action type"),
     ({"action_type": None}, "action_type: "),
     ({"payload": [1]}, "payload: must be a JSON object, not a JSON array"),
@@ -41,16 +41,16 @@ REFUSED = [
 
 
 def schedule_all(connection, *elements):
-    """Return (id, deduplicated) of each."""
+    """Schedule the elements; return (id, deduplicated) for each."""
     return connection.execute("select id, deduplicated from schedule_actions(%s)", [Jsonb(elements)]).fetchall()
 
 
-def an_element(n=0, **changes):
+def new_element(n=0, **changes):
     return {"action_type": "test:run", "payload": {"n": n}} | changes
 
 
-def test_answers_come_in_the_order_of_the_elements(connection):
-    elements = [an_element(n, dedup_key=f"k{(n * 7) % 40}" if n % 2 else None) for n in range(40)]
+def test_results_are_in_the_order_of_the_elements(connection):
+    elements = [new_element(n, dedup_key=f"k{(n * 7) % 40}" if n % 2 else None) for n in range(40)]
 
     answers = schedule_all(connection, *elements)
 
@@ -59,9 +59,9 @@ def test_answers_come_in_the_order_of_the_elements(connection):
     assert not any(merged for _, merged in answers)
 
 
-def test_an_element_takes_every_argument_that_one_action_takes(connection):
+def test_an_element_takes_every_argument_of_schedule_action(connection):
     at = database_now(connection) + timedelta(hours=1)
-    element = an_element(
+    element = new_element(
         1,
         scheduled_at=at.isoformat(),
         team_id="t",
@@ -95,8 +95,8 @@ def test_an_element_takes_every_argument_that_one_action_takes(connection):
     assert (one["payload"], one["target_id"], one["dedup_open"]) == ([{"n": 1}], "42", True)
 
 
-def test_a_delay_counts_from_the_databases_now(connection):
-    ((action_id, _),) = schedule_all(connection, an_element(delay=90))
+def test_a_delay_counts_from_the_database_clock(connection):
+    ((action_id, _),) = schedule_all(connection, new_element(delay=90))
 
     found = connection.execute(
         "select scheduled_at - created_at from scheduled_actions where id = %s", [action_id]
@@ -111,9 +111,9 @@ def test_an_empty_list_schedules_nothing(connection):
 DOCUMENTS = {"payload", "retry", "condition", "on_success", "on_failure"}
 
 
-@pytest.mark.parametrize(("broken", "message"), REFUSED)
+@pytest.mark.parametrize(("broken", "message"), INVALID)
 def test_an_invalid_action_is_rejected_with_the_expected_value(connection, broken, message):
-    arguments = an_element(2, **broken)
+    arguments = new_element(2, **broken)
     named = ", ".join(f"{name} => %({name})s{'::uuid[]' * (name == 'after')}" for name in arguments)
     texts = {name: Jsonb(one) if name in DOCUMENTS else one for name, one in arguments.items()}
 
@@ -125,11 +125,11 @@ def test_an_invalid_action_is_rejected_with_the_expected_value(connection, broke
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"), [*REFUSED, ({"pirority": 1}, "'pirority' is not an argument of schedule_action")]
+    ("broken", "message"), [*INVALID, ({"pirority": 1}, "'pirority' is not an argument of schedule_action")]
 )
 def test_an_invalid_action_is_named_by_position_and_nothing_is_scheduled(connection, broken, message):
     with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
-        schedule_all(connection, an_element(0), an_element(1), an_element(2, **broken), an_element(3))
+        schedule_all(connection, new_element(0), new_element(1), new_element(2, **broken), new_element(3))
 
     assert f"new_actions[2]: {message}" in refused.value.diag.message_primary
     assert statuses(connection) == {}
@@ -152,15 +152,15 @@ def test_a_value_that_is_not_a_list_of_objects_is_rejected(connection, elements,
 @pytest.mark.parametrize(
     ("mode", "payload"), [("latest", {"n": 3}), ("first", {"n": 0}), ("append", [{"n": 0}, {"n": 1}, {"n": 3}])]
 )
-def test_elements_of_the_same_intent_are_one_action(connection, mode, payload):
+def test_elements_with_the_same_key_become_one_action(connection, mode, payload):
     same = {"dedup_key": "k", "dedup_mode": mode}
 
     answers = schedule_all(
         connection,
-        an_element(0, **same),
-        an_element(1, **same),
-        an_element(2, dedup_key="other"),
-        an_element(3, **same),
+        new_element(0, **same),
+        new_element(1, **same),
+        new_element(2, dedup_key="other"),
+        new_element(3, **same),
     )
 
     first, second, other, last = answers
@@ -170,20 +170,20 @@ def test_elements_of_the_same_intent_are_one_action(connection, mode, payload):
 
 
 def test_elements_are_merged_into_pending_actions(connection):
-    ((waiting, _),) = schedule_all(connection, an_element(0, dedup_key="k"))
+    ((waiting, _),) = schedule_all(connection, new_element(0, dedup_key="k"))
 
-    answers = schedule_all(connection, an_element(1), an_element(2, dedup_key="k"))
+    answers = schedule_all(connection, new_element(1), new_element(2, dedup_key="k"))
 
     assert answers[1] == (waiting, True)
     assert row(connection, waiting)["payload"] == {"n": 2}
 
 
-def test_callers_of_the_same_intents_in_any_order_make_each_once(database_url, connection):
+def test_concurrent_calls_with_the_same_keys_in_any_order_create_each_action_once(database_url, connection):
     keys = [f"k{n}" for n in range(10)]
 
     def schedule(own, number):
         mixed = keys[number:] + keys[:number]
-        return [schedule_all(own, *[an_element(n, dedup_key=key, dedup_window=60) for key in mixed]) for n in range(5)]
+        return [schedule_all(own, *[new_element(n, dedup_key=key, dedup_window=60) for key in mixed]) for n in range(5)]
 
     together(database_url, 8, schedule)
 
@@ -192,66 +192,68 @@ def test_callers_of_the_same_intents_in_any_order_make_each_once(database_url, c
     assert connection.execute("select distinct payload ->> 'n' from scheduled_actions").fetchall() == [("4",)]
 
 
-def test_keys_that_an_open_transaction_holds_are_waited_for_together_as_long_as_for_one(database_url, connection):
+def test_waiting_for_many_locked_keys_takes_no_longer_than_waiting_for_one(database_url, connection):
     with psycopg.connect(database_url) as holder:
-        schedule_all(holder, *[an_element(n, dedup_key=f"k{n}") for n in range(20)])
+        schedule_all(holder, *[new_element(n, dedup_key=f"k{n}") for n in range(20)])
 
         began = time.monotonic()
-        answers = schedule_all(connection, *[an_element(n, dedup_key=f"k{n}") for n in range(20)])
+        answers = schedule_all(connection, *[new_element(n, dedup_key=f"k{n}") for n in range(20)])
         waited = time.monotonic() - began
 
-    # One by one they would be waited for six seconds.
-    assert waited < IMPATIENT
+    # Waiting for each of the twenty keys separately would take six seconds.
+    assert waited < LIMIT_SECONDS
     assert [merged for _, merged in answers] == [False] * 20
     assert len(statuses(connection)) == 40
 
 
-@pytest.mark.parametrize("are_there", [True, False])
-def test_two_bulks_in_crossed_order_both_commit_soon(database_url, connection, are_there):
+@pytest.mark.parametrize("are_pending", [True, False])
+def test_two_calls_with_the_same_keys_in_opposite_order_both_commit_without_a_deadlock(
+    database_url, connection, are_pending
+):
     delay_deadlock_detection(connection)
-    if are_there:
-        schedule_all(connection, an_element(dedup_key="a"), an_element(dedup_key="b"))
+    if are_pending:
+        schedule_all(connection, new_element(dedup_key="a"), new_element(dedup_key="b"))
     first_taken = threading.Barrier(2)
 
     def work(own, number):
         keys = ("a", "b") if number == 0 else ("b", "a")
         with own.transaction():
             for n, key in enumerate(keys):
-                schedule_all(own, an_element(n, dedup_key=key, dedup_window=60), an_element(n))
+                schedule_all(own, new_element(n, dedup_key=key, dedup_window=60), new_element(n))
                 if n == 0:
                     first_taken.wait(PATIENCE)
 
     began = time.monotonic()
     together(database_url, 2, work)
 
-    assert time.monotonic() - began < IMPATIENT
+    assert time.monotonic() - began < LIMIT_SECONDS
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
-def test_a_caller_with_a_snapshot_is_not_failed_by_what_happened_since(database_url, connection, isolation):
-    schedule_all(connection, an_element(0, dedup_key="a"))
+def test_a_caller_with_an_old_snapshot_gets_no_serialization_failure(database_url, connection, isolation):
+    schedule_all(connection, new_element(0, dedup_key="a"))
     with psycopg.connect(database_url) as caller:
         caller.execute(f"set transaction isolation level {isolation}")
         caller.execute("select count(*) from scheduled_actions")
-        schedule_all(connection, an_element(1, dedup_key="a"), an_element(1, dedup_key="b"))
+        schedule_all(connection, new_element(1, dedup_key="a"), new_element(1, dedup_key="b"))
 
-        answers = schedule_all(caller, an_element(2, dedup_key="a"), an_element(2, dedup_key="b"), an_element(2))
+        answers = schedule_all(caller, new_element(2, dedup_key="a"), new_element(2, dedup_key="b"), new_element(2))
 
     assert [merged for _, merged in answers] == [False, False, False]
     assert len(statuses(connection)) == 5
 
 
-def test_a_bulk_in_a_rolled_back_transaction_schedules_nothing(connection):
+def test_a_call_in_a_rolled_back_transaction_schedules_nothing(connection):
     with connection.transaction(force_rollback=True):
-        schedule_all(connection, an_element(), an_element(dedup_key="k"))
+        schedule_all(connection, new_element(), new_element(dedup_key="k"))
 
     assert statuses(connection) == {}
 
 
-def test_an_application_that_holds_one_lock_timeout_keeps_it(connection):
+def test_the_lock_timeout_of_the_session_is_unchanged(connection):
     connection.execute("set lock_timeout = '7s'")
 
-    schedule_all(connection, an_element(dedup_key="k"))
-    schedule_all(connection, an_element(dedup_key="k"))
+    schedule_all(connection, new_element(dedup_key="k"))
+    schedule_all(connection, new_element(dedup_key="k"))
 
     assert connection.execute("show lock_timeout").fetchone() == ("7s",)

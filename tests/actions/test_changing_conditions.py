@@ -1,4 +1,4 @@
-"""Another condition, or other follow-ups, for an action that is there: no wake is lost, and nothing is half done."""
+"""Changes of the condition, predecessors and follow-ups of an existing action: no wake is lost; changes are atomic."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ ORDER = {"type": "purchase_order", "id": "42"}
 HOUR = timedelta(hours=1)
 
 
-def told(name):
+def condition_on(name):
     return {"kind": "field_value", "target": ORDER, "field": name, "value": True}
 
 
-def waiting(name):
-    return {"wait": told(name), "check_interval": 3600}
+def wait_for(name):
+    return {"wait": condition_on(name), "check_interval": 3600}
 
 
 @pytest.fixture
-def ran():
+def handled():
     return []
 
 
 @pytest.fixture
-def project(database_url, ran):
+def project(database_url, handled):
     @action("order:submit")
     def submit(payload: dict):
-        ran.append(payload)
+        handled.append(payload)
 
     with projects(database_url) as made:
         yield made(submit)
@@ -43,8 +43,8 @@ def schedule(project, **arguments):
     return project.scheduler.schedule_action(NewAction(action_type="order:submit", payload={}, **arguments)).id
 
 
-def test_an_action_without_its_condition_runs_in_the_next_tick(project, connection, ran):
-    action_id = schedule(project, condition=waiting("approved"))
+def test_an_action_whose_condition_is_removed_runs_on_the_next_tick(project, connection, handled):
+    action_id = schedule(project, condition=wait_for("approved"))
     project.processor.tick()
 
     changed = project.scheduler.update_action(action_id, condition=None, by="zoe")
@@ -54,37 +54,37 @@ def test_an_action_without_its_condition_runs_in_the_next_tick(project, connecti
     assert statuses(connection) == {action_id: "completed"}
 
 
-def test_a_new_condition_is_evaluated_by_the_next_tick_and_wakes_from_then_on(project, connection, ran):
-    action_id = schedule(project, condition=waiting("approved"))
+def test_a_new_condition_is_evaluated_on_the_next_tick_and_only_its_facts_wake_the_action(project, connection, handled):
+    action_id = schedule(project, condition=wait_for("approved"))
     project.processor.tick()
 
-    project.scheduler.update_action(action_id, condition=waiting("paid"))
+    project.scheduler.update_action(action_id, condition=wait_for("paid"))
     project.processor.tick()
     assert row(connection, action_id)["waiting"]["unmet"].startswith("condition.wait: paid of purchase_order 42")
     project.facts.report(ORDER, "approved", value=True)
     project.processor.tick()
-    assert ran == []
+    assert handled == []
     project.facts.report(ORDER, "paid", value=True)
     project.processor.tick()
 
     assert statuses(connection) == {action_id: "completed"}
 
 
-def test_a_fact_that_was_there_before_the_change_needs_no_wake(project, connection):
-    action_id = schedule(project, condition=waiting("approved"))
+def test_a_fact_reported_before_the_change_is_found_on_the_next_tick(project, connection):
+    action_id = schedule(project, condition=wait_for("approved"))
     project.processor.tick()
     project.facts.report(ORDER, "paid", value=True)
     project.processor.tick()
 
-    project.scheduler.update_action(action_id, condition=waiting("paid"))
+    project.scheduler.update_action(action_id, condition=wait_for("paid"))
     project.processor.tick()
 
     assert statuses(connection) == {action_id: "completed"}
 
 
-def test_no_wake_is_lost_between_changes_facts_and_ticks(project, connection, ran):
+def test_no_wake_is_lost_between_changes_facts_and_ticks(project, connection, handled):
     rounds = 40
-    ids = [schedule(project, condition=waiting(f"old{number}")) for number in range(rounds)]
+    ids = [schedule(project, condition=wait_for(f"old{number}")) for number in range(rounds)]
     project.processor.tick()
     begins = threading.Barrier(3)
     unsettled = list(ids)
@@ -94,9 +94,9 @@ def test_no_wake_is_lost_between_changes_facts_and_ticks(project, connection, ra
         for number, action_id in enumerate(ids):
             while True:
                 try:
-                    project.scheduler.update_action(action_id, condition=waiting(f"new{number}"))
+                    project.scheduler.update_action(action_id, condition=wait_for(f"new{number}"))
                 except WrongStatus:
-                    # A tick looks at it at this moment.
+                    # A tick is evaluating the condition.
                     continue
                 break
 
@@ -114,25 +114,25 @@ def test_no_wake_is_lost_between_changes_facts_and_ticks(project, connection, ra
     project.processor.tick()
 
     assert statuses(connection) == dict.fromkeys(unsettled, "completed")
-    assert len(ran) == rounds
+    assert len(handled) == rounds
 
 
-def test_an_action_that_is_not_due_yet_keeps_its_time(project, connection):
-    action_id = schedule(project, condition=waiting("approved"), scheduled_at=HOUR)
+def test_changing_the_condition_of_an_action_that_is_not_due_keeps_its_time(project, connection):
+    action_id = schedule(project, condition=wait_for("approved"), scheduled_at=HOUR)
     before = row(connection, action_id)["scheduled_at"]
 
-    project.scheduler.update_action(action_id, condition=told("paid"))
+    project.scheduler.update_action(action_id, condition=condition_on("paid"))
 
     assert row(connection, action_id)["scheduled_at"] == before
-    assert row(connection, action_id)["condition"] == told("paid")
+    assert row(connection, action_id)["condition"] == condition_on("paid")
 
 
 def test_setting_the_same_condition_again_keeps_the_wait(project, connection):
-    action_id = schedule(project, condition=waiting("approved"))
+    action_id = schedule(project, condition=wait_for("approved"))
     project.processor.tick()
     before = row(connection, action_id)
 
-    project.scheduler.update_action(action_id, condition=waiting("approved"))
+    project.scheduler.update_action(action_id, condition=wait_for("approved"))
 
     after = row(connection, action_id)
     assert [after[name] for name in ("waiting", "scheduled_at")] == [
@@ -142,10 +142,10 @@ def test_setting_the_same_condition_again_keeps_the_wait(project, connection):
 
 def test_predecessors_and_the_condition_are_changed_independently(project, connection):
     first, second = schedule(project, scheduled_at=HOUR), schedule(project, scheduled_at=HOUR)
-    action_id = schedule(project, condition=told("paid"), after=[first])
+    action_id = schedule(project, condition=condition_on("paid"), after=[first])
 
     project.scheduler.update_action(action_id, after=[second])
-    assert row(connection, action_id)["condition"] == {"after": [str(second)], "condition": told("paid")}
+    assert row(connection, action_id)["condition"] == {"after": [str(second)], "condition": condition_on("paid")}
     project.scheduler.update_action(action_id, condition=None)
     assert row(connection, action_id)["condition"] == {"after": [str(second)]}
     project.scheduler.update_action(action_id, after=None)
@@ -153,7 +153,7 @@ def test_predecessors_and_the_condition_are_changed_independently(project, conne
     assert row(connection, action_id)["condition"] is None
 
 
-def test_follow_ups_are_changed_and_removed(project, connection, ran):
+def test_follow_ups_are_changed_and_removed(project, connection, handled):
     follow_up = {"action_type": "order:submit", "payload": {"n": 2}}
     action_id = schedule(project, on_success=follow_up, on_failure=follow_up, scheduled_at=HOUR)
 
@@ -164,7 +164,7 @@ def test_follow_ups_are_changed_and_removed(project, connection, ran):
     project.processor.tick()
 
     assert row(connection, action_id)["on_failure"] is None
-    assert ran == [{}, {"n": 3}]
+    assert handled == [{}, {"n": 3}]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_follow_ups_are_changed_and_removed(project, connection, ran):
     ],
 )
 def test_an_invalid_change_is_rejected_and_changes_nothing(project, connection, changes, error, expected):
-    action_id = schedule(project, condition=waiting("approved"))
+    action_id = schedule(project, condition=wait_for("approved"))
     before = row(connection, action_id)
 
     with pytest.raises(error) as refusal:
@@ -188,7 +188,7 @@ def test_an_invalid_change_is_rejected_and_changes_nothing(project, connection, 
     assert row(connection, action_id) == before
 
 
-def test_no_action_can_come_after_itself_through_others(project):
+def test_a_change_of_predecessors_that_creates_a_cycle_is_rejected(project):
     first = schedule(project, scheduled_at=HOUR)
     second = schedule(project, after=[first])
     third = schedule(project, after=[second])
@@ -206,8 +206,8 @@ def test_an_action_of_another_team_cannot_be_a_predecessor(project):
         project.scheduler.update_action(own, after=[other])
 
 
-def test_the_edit_lock_and_the_status_hold_for_conditions_too(project, connection):
-    waits = schedule(project, condition=waiting("approved"), scheduled_at=timedelta(seconds=60))
+def test_the_edit_lock_and_the_status_also_apply_to_conditions(project, connection):
+    waits = schedule(project, condition=wait_for("approved"), scheduled_at=timedelta(seconds=60))
     ended = insert(connection, action_type="order:submit", status="completed")
 
     with pytest.raises(ActionLocked):
@@ -217,9 +217,9 @@ def test_the_edit_lock_and_the_status_hold_for_conditions_too(project, connectio
 
 
 def test_a_change_in_a_rolled_back_transaction_has_no_effect(project, connection):
-    action_id = schedule(project, condition=waiting("approved"))
+    action_id = schedule(project, condition=wait_for("approved"))
 
     with connection.transaction(force_rollback=True):
         project.scheduler.update_action(action_id, condition=None, connection=connection)
 
-    assert row(connection, action_id)["condition"] == waiting("approved")
+    assert row(connection, action_id)["condition"] == wait_for("approved")

@@ -22,7 +22,7 @@ def ids(claimed):
     return [one.id for one in claimed]
 
 
-def test_sixteen_claimers_share_no_row_and_miss_none(database_url, connection):
+def test_sixteen_claimers_claim_every_action_exactly_once(database_url, connection):
     due = insert_many(connection, 1200)
 
     def drain(own, number):
@@ -56,15 +56,15 @@ def test_claims_are_ordered_by_priority_time_and_id(connection):
     now = database_now(connection)
     rows = [(priority, now - timedelta(minutes=minutes)) for priority in (-5, 0, 0, 3) for minutes in (1, 1, 2, 90)]
     random.Random(7).shuffle(rows)
-    made = [(priority, at, insert(connection, priority=priority, scheduled_at=at)) for priority, at in rows]
+    inserted = [(priority, at, insert(connection, priority=priority, scheduled_at=at)) for priority, at in rows]
 
     claimed, position = claim(connection, wanted=6)
     rest, _ = claim(connection, wanted=99, after=position)
 
-    assert ids(claimed + rest) == [one for *_, one in sorted(made)]
+    assert ids(claimed + rest) == [one for *_, one in sorted(inserted)]
 
 
-def test_an_action_that_is_not_due_is_not_claimed_whatever_its_priority(connection):
+def test_an_action_that_is_not_due_is_not_claimed_regardless_of_its_priority(connection):
     later = insert(connection, priority=-9, scheduled_at=database_now(connection) + timedelta(minutes=1))
     due = insert(connection)
 
@@ -91,18 +91,18 @@ def test_only_pending_actions_are_claimed(connection, status):
 
 
 def test_a_scan_over_rows_of_the_same_instant_claims_each_once(connection):
-    made = insert_many(connection, 95)
-    tick, position, walked = a_tick(connection), claims.START, []
+    inserted = insert_many(connection, 95)
+    tick, position, scanned = a_tick(connection), claims.START, []
 
     for _ in range(10):
         claimed, position = claim(connection, tick=tick, wanted=10, after=position)
-        walked += ids(claimed)
-        # Those claimed are due again at once: only the position keeps the walk from meeting them a second time.
+        scanned += ids(claimed)
+        # The claimed actions are due again immediately: only the position keeps the scan from claiming them again.
         connection.execute(
             "update scheduled_actions set status = 'pending', claim_token = null, lease_expires_at = null"
         )
 
-    assert walked == made
+    assert scanned == inserted
     assert claim(connection, tick=tick, wanted=10, after=position) == ([], claims.START)
 
 
@@ -117,16 +117,16 @@ def test_a_scan_continues_with_the_first_row_of_the_next_priority(connection):
     assert ids(first + second) == urgent + older
 
 
-def test_an_action_that_moved_ahead_of_the_scan_is_claimed_by_the_next_scan_from_the_start(connection):
+def test_an_action_inserted_before_the_scan_position_is_claimed_by_the_next_scan_from_the_start(connection):
     insert_many(connection, 4)
     _, position = claim(connection, wanted=2)
     urgent = insert(connection, priority=-1)
 
-    onward, _ = claim(connection, wanted=10, after=position)
-    afresh, _ = claim(connection, wanted=10)
+    continued, _ = claim(connection, wanted=10, after=position)
+    restarted, _ = claim(connection, wanted=10)
 
-    assert urgent not in ids(onward)
-    assert ids(afresh) == [urgent]
+    assert urgent not in ids(continued)
+    assert ids(restarted) == [urgent]
 
 
 def test_an_excluded_type_is_not_claimed(connection):
@@ -147,11 +147,11 @@ def test_a_claim_fences_the_row_and_gives_it_a_lease(connection):
     assert found["claim_token"] == str(claimed.token)
     assert connection.execute("select lease_expires_at from scheduled_actions").fetchone() == (tick.lease_expires_at,)
     assert tick.lease_expires_at - tick.started_at == timedelta(seconds=70)
-    assert found["dedup_open"] is False, "what comes from now on is a new intent"
-    assert found["attempts"] == 0, "charged when its handler starts, not before"
+    assert found["dedup_open"] is False, "a later action with the same key is not merged"
+    assert found["attempts"] == 0, "an attempt is charged when the handler starts"
 
 
-def test_each_claim_has_a_token_of_its_own(connection):
+def test_each_claim_has_its_own_token(connection):
     insert_many(connection, 4)
 
     (first, *_), position = claim(connection, wanted=2)
@@ -197,7 +197,7 @@ def test_an_unreadable_payload_does_not_affect_its_batch(connection, payload):
 
 
 def test_future_rows_of_a_higher_priority_are_not_scanned(connection):
-    """Ask the planner's own counters: the scan of the urgent priority ends at its first row that is not due."""
+    """The scan of a priority ends at its first row that is not due, as the statistics of the indexes show."""
     connection.execute(
         "insert into scheduled_actions (action_type, priority, scheduled_at)"
         " select 'test:run', -1, now() + interval '1 day' from generate_series(1, 5000)"
@@ -219,7 +219,7 @@ def test_future_rows_of_a_higher_priority_are_not_scanned(connection):
     assert after[0] - before[1] < 100
 
 
-def test_how_many_are_due_is_counted_over_both_kinds_and_all_priorities(connection):
+def test_the_count_of_due_actions_includes_lock_groups_and_all_priorities(connection):
     later = database_now(connection) + timedelta(minutes=1)
     for priority in (-1, 0, 7):
         insert(connection, priority=priority)
@@ -230,7 +230,7 @@ def test_how_many_are_due_is_counted_over_both_kinds_and_all_priorities(connecti
     assert tick_store.count_due(connection) == 6
 
 
-def test_the_count_of_what_is_due_stops_at_ten_thousand(connection):
+def test_the_count_of_due_actions_stops_at_ten_thousand(connection):
     connection.execute(
         "insert into scheduled_actions (action_type, scheduled_at)"
         " select 'test:run', now() - interval '1 day' from generate_series(1, 10100)"
@@ -239,7 +239,7 @@ def test_the_count_of_what_is_due_stops_at_ten_thousand(connection):
     assert tick_store.count_due(connection) == 10_000
 
 
-def test_a_tick_may_be_begun_twice_and_keeps_its_first_lease(connection):
+def test_beginning_a_tick_twice_keeps_its_first_lease(connection):
     tick_id = uuid4()
     first = tick_store.begin_tick(connection, tick_id, lease_seconds=70, caller="", budget={})
     second = tick_store.begin_tick(connection, tick_id, lease_seconds=70, caller="", budget={})

@@ -1,4 +1,4 @@
-"""The same intent is one action: under races, within its window, and never at the caller's expense."""
+"""Deduplication: one action per key, also under races, and without harm to the caller's transaction."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.factories import (
     wait_until,
 )
 
-#: As long as the function waits for a key that an open transaction holds, and what a slow machine may add.
-PATIENT, IMPATIENT = 0.25, 3
+#: Bounds, in seconds, for the time that the function waits for a key held by an open transaction.
+WAIT_SECONDS, LIMIT_SECONDS = 0.25, 3
 
 
 def schedule(connection, payload=None, *, action_type="test:run", **arguments):
-    """Return (id, deduplicated) of the SQL function; the default key is `k`."""
+    """Call the SQL function with the key `k` unless another one is given; return (id, deduplicated)."""
     arguments = {"dedup_key": "k"} | arguments
     arguments = {name: Jsonb(one) if isinstance(one, dict) else one for name, one in arguments.items()}
     named = "".join(f", {name} => %({name})s" for name in arguments)
@@ -46,17 +46,19 @@ def payloads(connection):
     return [one for (one,) in connection.execute("select payload from scheduled_actions order by id")]
 
 
-def drained(connection, tick):
-    """Claim and settle what is due; return the ids and payloads that handlers would have seen."""
+def claim_and_settle(connection, tick):
+    """Claim and settle due actions; return their ids and payloads as claimed."""
     claimed, _ = claims.claim_free(connection, tick, wanted=5, after=claims.START, excluded=())
     settling.settle(connection, tick, [an_outcome(one) for one in claimed], running=None)
     return [(one.id, one.payload_text) for one in claimed]
 
 
-# -- one open row, under any number of writers -------------------------------------------------------------------------
+# -- concurrent writers of one key -------------------------------------------------------------------------------------
 
 
-def test_sixteen_writers_of_one_intent_make_one_action_with_a_payload_written_last(database_url, connection):
+def test_sixteen_concurrent_writers_of_one_key_create_one_action_with_the_last_payload_of_a_writer(
+    database_url, connection
+):
     answers = together(
         database_url,
         16,
@@ -65,12 +67,14 @@ def test_sixteen_writers_of_one_intent_make_one_action_with_a_payload_written_la
 
     found = {action_id for written in answers for action_id, _ in written}
     assert len(found) == 1
-    assert sum(1 for written in answers for _, merged in written if not merged) == 1, "one of them made it"
+    assert sum(1 for written in answers for _, merged in written if not merged) == 1, (
+        "exactly one call inserted the action"
+    )
     (payload,) = payloads(connection)
-    assert payload["n"] == 14, "no writer's earlier payload replaced its last one"
+    assert payload["n"] == 14, "the stored payload is the last one of its writer"
 
 
-def test_sixteen_writers_whose_window_has_expired_make_one_new_action(database_url, connection):
+def test_sixteen_concurrent_writers_after_the_window_create_one_new_action(database_url, connection):
     for hours in range(1, 6):
         schedule(connection, dedup_window=60)
         move_clock(connection, timedelta(hours=hours))
@@ -84,7 +88,7 @@ def test_sixteen_writers_whose_window_has_expired_make_one_new_action(database_u
 
 
 def test_a_merge_that_loses_the_race_against_a_claim_becomes_a_new_action(database_url, connection):
-    """Eight writers against two claimers: what was acknowledged is delivered, each action once."""
+    """With eight writers and two claimers, every acknowledged action is claimed exactly once."""
     writers, finished = 8, []
 
     def work(own, number):
@@ -95,7 +99,7 @@ def test_a_merge_that_loses_the_race_against_a_claim_becomes_a_new_action(databa
         tick, delivered = a_tick(own), []
         while True:
             is_last = len(finished) == writers
-            got = drained(own, tick)
+            got = claim_and_settle(own, tick)
             delivered += got
             if is_last and not got:
                 return delivered
@@ -104,10 +108,12 @@ def test_a_merge_that_loses_the_race_against_a_claim_becomes_a_new_action(databa
 
     acknowledged = {action_id for written in shares[:writers] for action_id, _ in written}
     delivered = [one for share in shares[writers:] for one in share]
-    assert len(acknowledged) > 1, "they did race"
-    assert sorted(action_id for action_id, _ in delivered) == sorted(acknowledged), "none dropped, each once"
+    assert len(acknowledged) > 1, "writers and claimers ran concurrently"
+    assert sorted(action_id for action_id, _ in delivered) == sorted(acknowledged), (
+        "each action was claimed exactly once"
+    )
     final = dict(connection.execute("select id, payload::text from scheduled_actions").fetchall())
-    assert dict(delivered) == final, "nothing was merged into an action that had been claimed before"
+    assert dict(delivered) == final, "no payload was merged into a claimed action"
 
 
 # -- modes and windows -------------------------------------------------------------------------------------------------
@@ -117,7 +123,7 @@ def test_a_merge_that_loses_the_race_against_a_claim_becomes_a_new_action(databa
     ("mode", "payload"),
     [("latest", {"n": 3}), ("first", {"n": 1}), ("append", [{"n": 1}, {"n": 2}, {"n": 3}])],
 )
-def test_the_mode_says_which_payload_is_delivered(connection, mode, payload):
+def test_the_mode_selects_the_payload_of_merged_actions(connection, mode, payload):
     first, *others = [schedule(connection, {"n": n}, dedup_mode=mode) for n in (1, 2, 3)]
 
     assert first[1] is False
@@ -145,7 +151,7 @@ def test_appended_payloads_over_the_limit_start_a_new_list(connection):
 
 
 @pytest.mark.parametrize(("seconds", "merged"), [(4.9, True), (5.1, False)])
-def test_the_window_counts_from_the_creation_of_the_first(connection, seconds, merged):
+def test_the_window_starts_with_the_creation_of_the_first_action(connection, seconds, merged):
     schedule(connection, dedup_window=5)
     move_clock(connection, timedelta(seconds=3))
     schedule(connection, dedup_window=5)
@@ -154,7 +160,7 @@ def test_the_window_counts_from_the_creation_of_the_first(connection, seconds, m
     assert schedule(connection, dedup_window=5)[1] is merged
 
 
-def test_an_action_whose_window_expired_runs_as_well_as_the_new_one(connection):
+def test_after_the_window_both_the_old_and_the_new_action_run(connection):
     schedule(connection, {"n": 1}, dedup_window=5)
     move_clock(connection, timedelta(seconds=6))
 
@@ -168,26 +174,26 @@ def test_a_window_of_zero_merges_nothing(connection):
     assert [schedule(connection, dedup_window=0)[1] for _ in range(2)] == [False, False]
 
 
-def test_the_window_is_the_calls_own_then_the_types_then_the_projects_then_five_seconds(connection):
-    assert usual_window(connection, "test:run") == 5
+def test_the_window_of_the_call_precedes_that_of_the_type_the_project_and_the_default(connection):
+    assert default_window(connection, "test:run") == 5
 
     shared_settings.write(connection, "dedup_window", {"default": 30, "by_type": {"test:run": 9}})
 
-    assert usual_window(connection, "test:run") == 9
-    assert usual_window(connection, "test:other") == 30
+    assert default_window(connection, "test:run") == 9
+    assert default_window(connection, "test:other") == 30
     schedule(connection)
     move_clock(connection, timedelta(seconds=12))
     assert schedule(connection, dedup_window=15)[1] is True
     assert schedule(connection)[1] is False
 
 
-def usual_window(connection, action_type):
+def default_window(connection, action_type):
     return connection.execute("select scheduled_actions_dedup_window(%s)", [action_type]).fetchone()[0]
 
 
 @pytest.mark.parametrize("status", ["processing", "completed", "failed", "cancelled", "skipped"])
 def test_nothing_is_merged_into_an_action_that_is_no_longer_pending(connection, status):
-    """Written past all functions, the key left open: the merge looks at the status, too."""
+    """The status is changed directly in SQL and the key left open: the merge also checks the status."""
     action_id, _ = schedule(connection)
     lease = "gen_random_uuid(), lease_expires_at = now()" if status == "processing" else "null"
     connection.execute(f"update scheduled_actions set status = %s, claim_token = {lease}", [status])
@@ -197,8 +203,8 @@ def test_nothing_is_merged_into_an_action_that_is_no_longer_pending(connection, 
     assert row(connection, action_id)["payload"] == {"n": 1}
 
 
-def test_an_action_that_returns_to_pending_is_merged_with_nothing(connection):
-    """Its key was closed by the claim: a retry with an open key would collide with what came meanwhile."""
+def test_nothing_is_merged_into_an_action_that_returned_to_pending(connection):
+    """The claim closes the key, because a new action with the key may be scheduled before the retry."""
     schedule(connection)
     tick = a_tick(connection)
     (claimed,), _ = claims.claim_free(connection, tick, wanted=1, after=claims.START, excluded=())
@@ -210,7 +216,7 @@ def test_an_action_that_returns_to_pending_is_merged_with_nothing(connection):
     assert payloads(connection) == [{"n": 1}, {"n": 2}]
 
 
-# -- what is never merged ----------------------------------------------------------------------------------------------
+# -- actions that are never merged -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -239,7 +245,7 @@ def schedule_entity(connection, **changes):
     return schedule(connection, ENTITY | {"data": changes.pop("data", 1)} | changes, dedup_key=None, **arguments)
 
 
-def test_a_payload_that_names_an_entity_has_a_key_of_its_own(connection):
+def test_a_payload_with_an_entity_has_a_derived_key(connection):
     action_id, _ = schedule_entity(connection, data=1)
 
     assert schedule_entity(connection, data=2) == (action_id, True)
@@ -258,13 +264,13 @@ def test_a_payload_that_names_an_entity_has_a_key_of_its_own(connection):
         {"action_type": "test:other"},
     ],
 )
-def test_the_same_intent_is_the_same_event_of_the_same_entity_for_the_same_endpoint(connection, other):
+def test_a_derived_key_differs_by_entity_event_endpoint_team_and_type(connection, other):
     schedule_entity(connection)
 
     assert schedule_entity(connection, **other)[1] is False
 
 
-def test_the_same_event_at_another_time_is_another_intent(connection):
+def test_the_same_event_at_another_time_is_not_merged(connection):
     now = database_now(connection)
     later, latest = now + timedelta(hours=1), now + timedelta(hours=2)
     schedule_entity(connection)
@@ -282,8 +288,8 @@ def test_a_payload_without_an_entity_is_not_merged(connection, entity_id):
     assert [schedule(connection, payload, dedup_key=None)[1] for _ in range(2)] == [False, False]
 
 
-def test_entities_with_long_names_are_distinguished(connection):
-    """Too long for an index entry as it is."""
+def test_entities_with_long_ids_are_distinguished(connection):
+    """The names are longer than an index entry may be, so the key contains a digest."""
     name = "x" * 5000
     schedule_entity(connection, entity_id=name + "a")
 
@@ -311,7 +317,9 @@ def test_a_merge_in_a_rolled_back_transaction_has_no_effect(connection):
     assert payloads(connection) == [{"n": 1}]
 
 
-def test_a_key_locked_by_an_open_transaction_is_waited_for_briefly_and_then_ignored(database_url, connection):
+def test_a_call_waits_briefly_for_a_key_locked_by_an_open_transaction_and_then_inserts_a_new_action(
+    database_url, connection
+):
     connection.execute("set statement_timeout = '5s'")
     with psycopg.connect(database_url) as holder:
         held, _ = schedule(holder, {"n": 1})
@@ -321,13 +329,13 @@ def test_a_key_locked_by_an_open_transaction_is_waited_for_briefly_and_then_igno
         waited = time.monotonic() - began
 
     assert merged is False
-    assert PATIENT < waited < IMPATIENT
+    assert WAIT_SECONDS < waited < LIMIT_SECONDS
     assert statuses(connection) == {held: "pending", other: "pending"}
     found = row(connection, other)
     assert (found["dedup_key"], found["dedup_open"]) == ("k", False)
 
 
-def test_a_key_whose_transaction_ends_while_it_is_waited_for_is_merged(database_url, connection):
+def test_an_action_is_merged_if_the_transaction_that_locks_its_key_commits_in_time(database_url, connection):
     (patient,) = connection.execute(
         "select replace(pg_get_functiondef('scheduled_actions_insert_with_timeout'::regproc), '300', '20000')"
     ).fetchone()
@@ -347,7 +355,7 @@ def test_a_key_whose_transaction_ends_while_it_is_waited_for_is_merged(database_
     assert payloads(connection) == [{"n": 2}]
 
 
-def test_waiting_for_a_key_leaves_the_callers_own_settings_alone(database_url, connection):
+def test_waiting_for_a_key_does_not_change_the_settings_of_the_caller(database_url, connection):
     with psycopg.connect(database_url) as holder, connection.transaction():
         schedule(holder)
         connection.execute("set local lock_timeout = '7s'")
@@ -358,8 +366,8 @@ def test_waiting_for_a_key_leaves_the_callers_own_settings_alone(database_url, c
         assert connection.execute("show lock_timeout").fetchone() == ("7s",)
 
 
-def in_crossed_order(database_url, schedule_pair):
-    """Two transactions take two keys, each the other's first last; return how long both took to commit."""
+def run_in_opposite_order(database_url, schedule_pair):
+    """Run two transactions that lock two keys in opposite order; return the seconds until both have committed."""
     first_taken = threading.Barrier(2)
 
     def work(own, number):
@@ -371,10 +379,12 @@ def in_crossed_order(database_url, schedule_pair):
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("are_there", [True, False])
-def test_two_transactions_that_take_keys_in_crossed_order_both_commit_soon(database_url, connection, are_there):
+@pytest.mark.parametrize("are_pending", [True, False])
+def test_two_transactions_that_lock_keys_in_opposite_order_both_commit_without_a_deadlock(
+    database_url, connection, are_pending
+):
     delay_deadlock_detection(connection)
-    if are_there:
+    if are_pending:
         for key in ("a", "b"):
             schedule(connection, dedup_key=key, dedup_window=60)
 
@@ -383,13 +393,15 @@ def test_two_transactions_that_take_keys_in_crossed_order_both_commit_soon(datab
         meet()
         schedule(own, {"n": 2}, dedup_key=keys[1], dedup_window=60)
 
-    assert in_crossed_order(database_url, pair) < IMPATIENT
+    assert run_in_opposite_order(database_url, pair) < LIMIT_SECONDS
     assert len(statuses(connection)) >= 2
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
 @pytest.mark.parametrize("meanwhile", ["inserted", "merged", "claimed", "cancelled"])
-def test_a_caller_with_a_snapshot_is_not_failed_by_what_happened_since(database_url, connection, isolation, meanwhile):
+def test_a_caller_with_an_old_snapshot_schedules_a_new_action_without_a_serialization_failure(
+    database_url, connection, isolation, meanwhile
+):
     if meanwhile != "inserted":
         schedule(connection, {"n": 1}, dedup_window=60)
     with psycopg.connect(database_url) as caller:
@@ -412,7 +424,7 @@ def test_a_caller_with_a_snapshot_is_not_failed_by_what_happened_since(database_
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
-def test_callers_with_snapshots_and_keys_of_their_own_do_not_disturb_each_other(database_url, connection, isolation):
+def test_callers_with_snapshots_and_different_keys_do_not_affect_each_other(database_url, connection, isolation):
     with psycopg.connect(database_url) as one, psycopg.connect(database_url) as other:
         for caller in (one, other):
             caller.execute(f"set transaction isolation level {isolation}")

@@ -34,7 +34,7 @@ sql = "select 1 / 0 as cart"
 def make_project(tmp_path, database_url, connection):
     connection.execute("create table carts (id int, owner text, touched timestamptz default '2020-01-01', team text)")
     (tmp_path / "scheduled_actions.toml").write_text(CARTS, encoding="utf-8")
-    made = []
+    created = []
 
     @action("cart:remind")
     def remind(payload: dict):
@@ -42,24 +42,26 @@ def make_project(tmp_path, database_url, connection):
             raise ValueError("the recipient is unknown")
 
     def make():
-        made.append(Runtime(config.load(tmp_path, {"DATABASE_URL": database_url}), registry=Registry.of(remind, run)))
-        return made[-1]
+        created.append(
+            Runtime(config.load(tmp_path, {"DATABASE_URL": database_url}), registry=Registry.of(remind, run))
+        )
+        return created[-1]
 
     yield make
-    for one in made:
+    for one in created:
         one.close()
 
 
 @pytest.fixture
 def project(make_project):
-    made = make_project()
-    before = runtime.use(made)
-    yield made
+    created = make_project()
+    before = runtime.use(created)
+    yield created
     runtime.use(before)
 
 
 def run_once(project, connection, team_id=None, **payload):
-    """Return what became of one run."""
+    """Schedule a run, process it in one tick, and return its row."""
     payload = {"query": "open_carts", "action_type": "cart:remind", "key": "cart", **payload}
     new = NewAction(action_type="for_each:run", payload=payload, team_id=team_id, max_attempts=1)
     action_id = project.scheduler.schedule_action(new).id
@@ -79,7 +81,7 @@ def put_carts(connection, *owners, team=None):
         connection.execute("insert into carts (id, owner, team) values (%s, %s, %s)", [number, owner, team])
 
 
-def test_each_row_becomes_one_action_whose_payload_it_is(project, connection):
+def test_each_row_becomes_the_payload_of_one_action(project, connection):
     put_carts(connection, "ann", "bob")
 
     first, second = run_once(project, connection), run_once(project, connection)
@@ -89,7 +91,7 @@ def test_each_row_becomes_one_action_whose_payload_it_is(project, connection):
     assert reminders(connection) == [("ann", None), ("bob", None)]
 
 
-def test_a_row_becomes_another_action_once_its_time_has_passed(project, connection):
+def test_a_row_becomes_another_action_after_again_after_seconds(project, connection):
     put_carts(connection, "ann")
     run_once(project, connection, again_after_seconds=3600)
 
@@ -98,7 +100,7 @@ def test_a_row_becomes_another_action_once_its_time_has_passed(project, connecti
     assert run_once(project, connection, again_after_seconds=3600)["result"]["scheduled"] == 1
 
 
-def test_rows_beyond_the_budget_of_a_run_wait_for_the_next(project, connection, monkeypatch):
+def test_rows_beyond_the_budget_of_a_run_are_left_for_the_next_run(project, connection, monkeypatch):
     monkeypatch.setattr(for_each, "STEPS_MOST", 1_000)
     put_carts(connection, *"abcde")
     options = {"metadata": {"note": "x" * 10_000}}
@@ -111,7 +113,7 @@ def test_rows_beyond_the_budget_of_a_run_wait_for_the_next(project, connection, 
     assert [one["scheduled"] for one in (first, second, third)] == [2, 2, 1]
 
 
-def test_a_run_is_bounded_and_the_next_goes_on_with_the_rest(project, connection):
+def test_a_run_stops_at_its_limit_and_the_next_run_continues(project, connection):
     put_carts(connection, *"abcde")
 
     results = [run_once(project, connection, limit=2)["result"] for _ in range(3)]
@@ -119,7 +121,7 @@ def test_a_run_is_bounded_and_the_next_goes_on_with_the_rest(project, connection
     assert [(one["scheduled"], one["more"]) for one in results] == [(2, True), (2, True), (1, False)]
 
 
-def test_rows_are_those_of_the_team_and_so_are_their_actions(project, connection):
+def test_only_rows_of_the_team_are_read_and_their_actions_belong_to_the_team(project, connection):
     put_carts(connection, "ann", team="ours")
     put_carts(connection, "bob", team="theirs")
 

@@ -9,7 +9,7 @@ from scheduled_actions.operations.rejected_pings import RejectedPings
 from tests.factories import move_clock
 
 
-def test_rejected_pings_are_summed_up_each_minute_and_reset_each_day(database_url, connection):
+def test_rejected_pings_are_stored_each_minute_and_reset_each_day(database_url, connection):
     now = [0.0]
     database = Database(lambda: database_url)
     rejected = RejectedPings(database, monotonic=lambda: now[0])

@@ -88,7 +88,7 @@ def test_load_over_the_capacity_of_a_minute_moves_to_the_next():
     assert first.runs == {"mail:send": 1800}
     assert first.seconds == pytest.approx(180)
     assert first.peak == pytest.approx(2.0)
-    # Minute 0 brings two minutes of work and completes one; minute 1 brings one more.
+    # Minute 0 has the load of two minutes and processes one; minute 1 adds the load of one more.
     assert first.behind_seconds == pytest.approx(60)
 
 

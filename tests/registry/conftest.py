@@ -1,4 +1,4 @@
-"""What several tests of the hands stand on."""
+"""Fixtures for tests of the registry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Path]:
-    """Give a project of its own: every project's package is called `handlers`, and Python keeps the first it saw."""
+    """Return an empty project; its modules are removed afterwards, because every project has a package `handlers`."""
     path = list(sys.path)
     others = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "handlers"}
     for name in others:

@@ -1,4 +1,4 @@
-"""Functions of the project run on threads of their own, each within a time limit."""
+"""Each function of the project runs on its own thread, within a time limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def hanging():
     released.set()
 
 
-def test_a_call_returns_what_the_function_returns_or_raises():
+def test_a_call_returns_the_result_or_raises_the_exception_of_the_function():
     calls = FunctionCalls()
 
     assert calls.call("add", lambda one, other: one + other, 1, 2) == 3
@@ -40,7 +40,7 @@ def test_a_call_returns_what_the_function_returns_or_raises():
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-def test_system_exit_becomes_an_error_and_the_thread_survives(raised):
+def test_an_exit_of_the_function_becomes_an_error_and_the_thread_continues(raised):
     def leave():
         raise raised
 
@@ -50,7 +50,7 @@ def test_system_exit_becomes_an_error_and_the_thread_survives(raised):
     assert calls.call("leave", lambda: 1) == 1
 
 
-def test_a_call_that_hangs_ends_at_its_limit_and_later_ones_at_once_until_it_returns(hanging):
+def test_a_hanging_call_fails_at_its_limit_and_further_calls_fail_immediately_until_it_returns(hanging):
     calls = FunctionCalls(SHORT)
     with pytest.raises(FunctionTimedOut, match=r'"hang" did not return within 0\.05 s'):
         calls.call("hang", hanging)
@@ -65,11 +65,11 @@ def test_a_call_that_hangs_ends_at_its_limit_and_later_ones_at_once_until_it_ret
     assert calls.call("other", lambda: "well") == "well"
 
     hanging.released.set()
-    wait_until(lambda: _answers(calls, hanging))
+    wait_until(lambda: _has_returned(calls, hanging))
     assert set(hanging.calls) == {hanging.calls[0]}
 
 
-def _answers(calls, function):
+def _has_returned(calls, function):
     try:
         return calls.call("hang", function) == "late"
     except FunctionTimedOut:
@@ -89,7 +89,7 @@ def test_waiting_for_another_caller_counts_towards_the_limit(hanging):
     assert calls.call("hang", hanging) == "late"
 
 
-def test_all_calls_of_a_block_share_its_time(hanging):
+def test_all_calls_in_a_block_share_its_time_limit(hanging):
     calls = FunctionCalls(PATIENCE)
     with total_time_limit(SHORT), total_time_limit(PATIENCE), pytest.raises(FunctionTimedOut):
         calls.call("hang", hanging)
@@ -108,7 +108,7 @@ def test_a_function_runs_in_an_empty_context():
     assert FunctionCalls().call("look", held.get) is None
 
 
-def test_a_timeout_error_of_the_function_is_not_reported_as_its_limit():
+def test_a_timeout_error_raised_by_the_function_is_not_reported_as_an_exceeded_limit():
     def fail():
         raise TimeoutError("mine")
 
@@ -121,7 +121,7 @@ class Unprintable:
         raise SystemExit(4)
 
 
-def test_an_error_without_a_text_ends_no_thread():
+def test_an_error_that_cannot_be_printed_does_not_end_the_thread():
     def leave():
         raise SystemExit(Unprintable())
 

@@ -13,7 +13,7 @@ from scheduled_actions.registry.handler import OPTIONS_ATTRIBUTE
 from scheduled_actions.registry.options import normalize_recurrence
 from scheduled_actions.registry.project_functions import DECLARED_ATTRIBUTE
 
-#: Every key, each with a value that it takes.
+#: Every key of a recurrence with a valid value.
 EVERY_KEY = {
     "rule": "0 9 * * 1-5",
     "name": "digest",
@@ -66,13 +66,13 @@ def test_a_handler_is_returned_unchanged_with_its_options():
         ({"dedup_window": -1}, "dedup_window"),
     ],
 )
-def test_an_invalid_option_is_refused_by_name(arguments, named):
+def test_an_invalid_option_is_rejected_by_name(arguments, named):
     with pytest.raises(InvalidArgument, match=named):
         action(**{"action_type": "test:run"} | arguments)
 
 
 @pytest.mark.parametrize("recurrence", ["daily", "0 9 * * *", {"rule": "daily"}, EVERY_KEY, None])
-def test_a_recurrence_is_kept_as_it_was_declared(recurrence):
+def test_a_recurrence_is_stored_unchanged(recurrence):
     assert recurrence_of(recurrence) == recurrence
 
 
@@ -86,7 +86,7 @@ def test_a_recurrence_is_copied():
     assert kept == EVERY_KEY
 
 
-def test_options_with_a_recurrence_are_hashable_and_compared_by_it():
+def test_options_with_a_recurrence_are_hashable_and_equal_only_with_equal_recurrences():
     def options(rule):
         return getattr(action("test:run", recurrence={"rule": rule})(lambda payload: payload), OPTIONS_ATTRIBUTE)
 
@@ -94,7 +94,7 @@ def test_options_with_a_recurrence_are_hashable_and_compared_by_it():
     assert options("daily") != options("hourly")
 
 
-def test_keys_with_the_value_none_are_left_out():
+def test_keys_of_a_recurrence_with_the_value_none_are_omitted():
     assert recurrence_of({"rule": "daily", "until": None, "payload": {"x": None}}) == {
         "rule": "daily",
         "payload": {"x": None},
@@ -125,7 +125,7 @@ def test_keys_with_the_value_none_are_left_out():
         ({"rule": "daily", "payload": ["secret"]}, "recurrence.payload is of type list, not a JSON object"),
     ],
 )
-def test_a_recurrence_of_the_wrong_shape_is_refused_by_the_key(recurrence, message):
+def test_an_invalid_recurrence_is_rejected_with_the_key(recurrence, message):
     with pytest.raises(InvalidArgument) as refusal:
         action("test:run", recurrence=recurrence)
 
@@ -133,11 +133,11 @@ def test_a_recurrence_of_the_wrong_shape_is_refused_by_the_key(recurrence, messa
     assert "secret" not in str(refusal.value)
 
 
-def test_a_declaration_becomes_arguments_of_a_schedule():
+def test_a_declared_recurrence_is_converted_to_arguments_of_a_schedule():
     berlin = timezone(timedelta(hours=1))
 
     assert normalize_recurrence("daily") == {"rule": "daily"} == normalize_recurrence({"rule": "daily"})
-    assert normalize_recurrence(EVERY_KEY) == EVERY_KEY | {"until": datetime(2027, 1, 31, 17)}  # noqa: DTZ001 - of its own zone
+    assert normalize_recurrence(EVERY_KEY) == EVERY_KEY | {"until": datetime(2027, 1, 31, 17)}  # noqa: DTZ001 - naive: local to the schedule's time zone
     assert normalize_recurrence({"rule": "daily", "until": "2027-01-31T17:00:00+01:00"}) == {
         "rule": "daily",
         "until": datetime(2027, 1, 31, 17, tzinfo=berlin),
@@ -157,6 +157,6 @@ def test_a_declared_function_is_returned_unchanged_with_its_name(decorator, key)
 
 @pytest.mark.parametrize("decorator", [next_occurrence, skip_occurrence])
 @pytest.mark.parametrize("name", ["", "pay day", "next:payday", "-x", "x" * 101, len])
-def test_an_invalid_function_name_is_refused(decorator, name):
+def test_an_invalid_function_name_is_rejected(decorator, name):
     with pytest.raises(InvalidArgument, match="is not a function name"):
         decorator(name)

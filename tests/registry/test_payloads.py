@@ -1,4 +1,4 @@
-"""Payloads are validated when scheduled as at dispatch, and hold only values that JSON and Postgres can store."""
+"""Payloads are validated when scheduled and at dispatch, and contain only values that JSON and Postgres can store."""
 
 from __future__ import annotations
 
@@ -136,20 +136,20 @@ def test_types_with_a_json_form_are_converted(value, text):
         ({"a": nested(100)}, "nested deeper than 100 levels"),
     ],
 )
-def test_values_that_postgres_cannot_store_are_refused_with_their_location(value, message):
+def test_values_that_postgres_cannot_store_are_rejected_with_their_location(value, message):
     with pytest.raises(InvalidArgument) as refusal:
         encode("payload", value, limit=LIMIT)
 
     assert message in str(refusal.value)
 
 
-def test_the_longest_integer_and_the_deepest_nesting_that_are_taken_are_read_back():
+def test_the_longest_valid_integer_and_the_deepest_valid_nesting_are_decoded_unchanged():
     value = [10**4300 - 1, -(10**4300) + 1, nested(99)]
 
     assert decode(encode("payload", value, limit=LIMIT)) == value
 
 
-def test_a_value_that_contains_itself_is_refused():
+def test_a_value_that_contains_itself_is_rejected():
     circle: dict[str, Any] = {}
     circle["inside"] = circle
 
@@ -157,7 +157,7 @@ def test_a_value_that_contains_itself_is_refused():
         encode("payload", circle, limit=LIMIT)
 
 
-def test_size_counts_bytes_not_letters():
+def test_the_size_is_counted_in_bytes():
     assert encode("payload", "éé", limit=6) == '"éé"'
 
     with pytest.raises(TooLarge) as refusal:
@@ -185,18 +185,18 @@ def test_size_counts_bytes_not_letters():
         None,
     ],
 )
-def test_text_that_is_no_readable_json_gives_one_kind_of_error(text):
+def test_invalid_json_raises_one_type_of_error(text):
     with pytest.raises(InvalidArgument, match=r"^state is (not JSON|an integer of more|nested deeper)"):
         decode(text, name="state")
 
 
-def test_brackets_inside_texts_are_no_depth():
+def test_brackets_in_strings_do_not_count_as_nesting():
     text = json.dumps(["[{" * 200])
 
     assert decode(text) == ["[{" * 200]
 
 
-def test_many_containers_side_by_side_are_no_depth():
+def test_adjacent_containers_do_not_count_as_nesting():
     assert decode(json.dumps([[]] * 500)) == [[]] * 500
 
 
@@ -208,14 +208,14 @@ def test_an_error_of_decode_does_not_repeat_the_text():
 
 
 @pytest.mark.parametrize("annotation", [dict, dict[str, Any], Any, object])
-def test_a_handler_without_a_model_gets_the_object_as_it_is(annotation):
+def test_a_handler_without_a_model_gets_the_object_unchanged(annotation):
     model = PayloadModel.of("a:b", annotation)
 
     assert model.validate_text('{"x": [1, null]}') == {"x": [1, None]}
     assert model.json_schema() == {"type": "object"}
 
 
-def test_a_handler_without_an_annotation_gets_the_object_as_it_is():
+def test_a_handler_without_an_annotation_gets_the_object_unchanged():
     assert PayloadModel.of("a:b").validate_text('{"x": 1}') == {"x": 1}
 
 
@@ -272,7 +272,7 @@ def test_a_handler_gets_an_instance_of_its_annotation(annotation, text, value):
         (dict, '{"a": ' + "1" * 5001 + "}", ["is an integer of more than 4,300 digits"]),
     ],
 )
-def test_a_payload_that_does_not_fit_names_every_field(annotation, text, problems):
+def test_an_invalid_payload_is_rejected_with_every_invalid_field(annotation, text, problems):
     with pytest.raises(PayloadInvalid) as refusal:
         PayloadModel.of("a:b", annotation).validate_text(text)
 
@@ -289,7 +289,7 @@ class Dog(BaseModel):
     kind: Literal["dog"]
 
 
-class Judged(BaseModel):
+class ValidatedField(BaseModel):
     card: str
 
     @field_validator("card")
@@ -299,12 +299,12 @@ class Judged(BaseModel):
         raise ValueError(message)
 
 
-class JudgedAsAWhole(BaseModel):
+class ValidatedModel(BaseModel):
     card: str
     pins: list[int]
 
     @model_validator(mode="after")
-    def _all(self) -> JudgedAsAWhole:
+    def _all(self) -> ValidatedModel:
         assert self.card == "", f"{self.card} with {self.pins} is no card"
         return self
 
@@ -312,8 +312,8 @@ class JudgedAsAWhole(BaseModel):
 @pytest.mark.parametrize(
     ("annotation", "payload", "message"),
     [
-        (Judged, {"card": "s3cret"}, "card: … is no card"),
-        (JudgedAsAWhole, {"card": "s3cret", "pins": [98765]}, "… with […] is no card"),
+        (ValidatedField, {"card": "s3cret"}, "card: … is no card"),
+        (ValidatedModel, {"card": "s3cret", "pins": [98765]}, "… with […] is no card"),
         (
             Annotated[Cat | Dog, Field(discriminator="kind")],
             {"kind": "s3cret"},
@@ -322,14 +322,14 @@ class JudgedAsAWhole(BaseModel):
         (Welcome, {"to": ["s3cret"], "count": "s3cret"}, "Input should be a valid string"),
     ],
 )
-def test_no_refusal_repeats_a_value(annotation, payload, message):
+def test_an_error_does_not_contain_values_of_the_payload(annotation, payload, message):
     with pytest.raises(PayloadInvalid) as refusal:
         PayloadModel.of("a:b", annotation).prepare(payload)
 
     assert message in str(refusal.value)
     assert "s3cret" not in str(refusal.value)
     assert "98765" not in str(refusal.value)
-    # Nor does a traceback that is logged with it.
+    # A logged traceback does not contain the values either.
     assert refusal.value.__cause__ is None
     assert refusal.value.__suppress_context__
 
@@ -343,14 +343,14 @@ class Crashing(BaseModel):
         return {}[value]
 
 
-def test_a_validator_that_crashes_is_a_refusal_that_says_where():
+def test_an_unexpected_exception_of_a_validator_is_reported_with_its_location():
     with pytest.raises(PayloadInvalid, match=r"validation raised KeyError at test_payloads\.py:\d+") as refusal:
         PayloadModel.of("a:b", Crashing).validate_text('{"x": 424242}')
 
     assert "424242" not in str(refusal.value)
 
 
-def test_a_flood_of_problems_is_cut():
+def test_problems_after_the_first_twenty_are_only_counted():
     with pytest.raises(PayloadInvalid) as refusal:
         PayloadModel.of("a:b", dict[str, int]).prepare({f"key{n}": "x" for n in range(1000)})
 
@@ -371,7 +371,7 @@ def test_a_flood_of_problems_is_cut():
         (dict, Welcome(to="ann"), '{"to":"ann","count":1}'),
     ],
 )
-def test_what_is_prepared_validates_at_dispatch(annotation, payload, text):
+def test_a_prepared_payload_is_valid_at_dispatch(annotation, payload, text):
     model = PayloadModel.of("a:b", annotation)
 
     prepared = model.prepare(payload)
@@ -382,17 +382,17 @@ def test_what_is_prepared_validates_at_dispatch(annotation, payload, text):
 
 @pytest.mark.parametrize("payload", [[{"to": "ann"}], "{}", 7, None, b"{}", datetime(2026, 1, 1, tzinfo=UTC)])
 @pytest.mark.parametrize("annotation", [Welcome, dict])
-def test_a_payload_is_an_object(annotation, payload):
+def test_a_payload_that_is_not_an_object_is_rejected(annotation, payload):
     with pytest.raises(InvalidArgument, match=r"^payload is of type \w+, not a JSON object"):
         PayloadModel.of("a:b", annotation).prepare(payload)
 
 
-def test_a_payload_over_256_kib_is_refused():
+def test_a_payload_over_256_kib_is_rejected():
     with pytest.raises(TooLarge):
         PayloadModel.of("a:b", dict).prepare({"x": "y" * 256 * 1024})
 
 
-def test_a_list_item_is_proved_inside_a_list_and_stored_alone():
+def test_a_list_item_is_validated_inside_a_list_and_stored_alone():
     model = PayloadModel.of("a:b", list[Welcome])
 
     assert model.prepare({"to": "ann"}, is_list_item=True) == '{"to":"ann"}'
@@ -403,17 +403,17 @@ def test_a_list_item_is_proved_inside_a_list_and_stored_alone():
 
 
 @pytest.mark.parametrize("annotation", [dict, Any, Welcome, Point, Typed, dict[str, int]])
-def test_only_a_handler_of_lists_takes_list_items(annotation):
+def test_only_a_handler_that_takes_a_list_accepts_list_items(annotation):
     with pytest.raises(InvalidArgument, match=r'^dedup_mode "append" needs a handler .* as list\[…\]$'):
         PayloadModel.of("a:b", annotation).prepare({"x": 1}, is_list_item=True)
 
 
-def test_a_handler_of_lists_takes_only_list_items():
+def test_a_handler_that_takes_a_list_accepts_only_list_items():
     with pytest.raises(PayloadInvalid, match='schedule it with dedup_mode="append"'):
         PayloadModel.of("a:b", list[Welcome]).prepare({"to": "ann"})
 
 
-def test_a_list_that_wants_two_is_a_matter_of_fields_not_of_the_mode():
+def test_a_list_with_too_few_items_is_reported_as_an_invalid_payload_not_as_a_wrong_mode():
     with pytest.raises(PayloadInvalid, match="at least 2 items"):
         PayloadModel.of("a:b", Annotated[list[Welcome], Field(min_length=2)]).prepare({"to": "a"}, is_list_item=True)
 
@@ -425,7 +425,7 @@ def test_the_schema_names_the_fields():
     assert set(schema["properties"]) == {"x", "inner"}
 
 
-def test_a_model_without_a_schema_is_shown_as_taking_all():
+def test_a_model_that_json_schema_cannot_express_has_a_schema_that_accepts_everything():
     class Odd(BaseModel):
         x: Annotated[Any, Field(default=None)]
         y: type[int] | None = None
@@ -434,9 +434,9 @@ def test_a_model_without_a_schema_is_shown_as_taking_all():
     assert "properties" not in PayloadModel.of("a:b", Odd).json_schema()
 
 
-def test_an_annotation_that_is_never_defined_is_found_at_once():
+def test_an_undefined_annotation_is_reported_when_the_model_is_built():
     class Waiting(BaseModel):
-        x: NeverDefined  # noqa: F821 - that is the point
+        x: NeverDefined  # noqa: F821 - undefined on purpose
 
     with pytest.raises(PydanticUndefinedAnnotation, match="NeverDefined"):
         PayloadModel.of("a:b", Waiting)

@@ -1,4 +1,4 @@
-"""Handlers are found by type, imported when first needed, and a broken one affects no other."""
+"""Handlers are found by type and imported on first use; a broken handler does not affect the others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ IMPORT = "from __future__ import annotations\nfrom scheduled_actions import acti
 
 
 class Clock:
-    """A monotonic clock that a test moves."""
+    """A monotonic clock that tests advance."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -59,7 +59,7 @@ class Welcome(BaseModel):
 
 @action("email:send", max_attempts=5, retry=Exponential(1), description="Send one email")
 def send_email(payload: Welcome, context: Context) -> None:
-    """Not this line."""
+    """A docstring that the declared description overrides."""
 
 
 @action("a:plain", transactional=True)
@@ -74,7 +74,7 @@ def plain(payload):
 async def asynchronous(payload: list[Welcome]) -> None: ...
 
 
-def test_a_handler_is_resolved_with_its_options_model_and_shape():
+def test_a_handler_is_resolved_with_its_options_and_payload_model():
     registry = Registry.of(send_email, plain, asynchronous)
 
     handler = registry.resolve("email:send")
@@ -105,7 +105,7 @@ def test_types_and_options_are_known_without_importing(project):
     assert registry.options("x:y") == HandlerOptions(action_type="x:y")
 
 
-def test_options_given_by_an_expression_are_known_once_the_handler_is(project):
+def test_options_given_by_an_expression_are_known_after_the_import(project):
     registry = registry_of(
         project,
         email=f"{IMPORT}from scheduled_actions import Linear\n@action('a:one', max_attempts=3 + 4, retry=Linear(9))\n"
@@ -119,7 +119,7 @@ def test_options_given_by_an_expression_are_known_once_the_handler_is(project):
     assert registry.options("a:one").retry.as_json()["kind"] == "linear"
 
 
-def test_functions_declare_the_same_as_their_text_would():
+def test_a_registry_of_functions_has_the_options_that_their_text_declares():
     registry = Registry.of(send_email, plain)
 
     assert registry.declared("email:send") == {"max_attempts": 5, "description": "Send one email"}
@@ -136,7 +136,7 @@ def test_the_digest_changes_with_handlers_and_options_only(project):
     assert registry_of(project, email=email.replace("a:one", "a:two")).digest != first
 
 
-def test_loading_reads_the_generated_file_and_nothing_else(project):
+def test_loading_reads_only_the_generated_file(project):
     registry_of(project, email=f"{IMPORT}@action('a:one', max_attempts=7)\ndef one(payload): ...\n")
     (project / "handlers" / "email.py").unlink()
 
@@ -146,7 +146,7 @@ def test_loading_reads_the_generated_file_and_nothing_else(project):
     assert registry.declared("a:one") == {"max_attempts": 7}
 
 
-def test_a_project_without_the_generated_file_is_not_loaded(project):
+def test_a_project_without_the_generated_file_is_rejected(project):
     (project / "handlers" / "email.py").write_text(f"{IMPORT}@action('a:one')\ndef one(payload): ...\n")
 
     with pytest.raises(RegistryInvalid, match=r"is missing: run `python registry_build\.py`"):
@@ -155,12 +155,12 @@ def test_a_project_without_the_generated_file_is_not_loaded(project):
     assert registry_build.load(project).types == Registry.load(project).types == {"a:one"}
 
 
-def test_an_unknown_type_names_the_nearest():
+def test_the_error_for_an_unknown_type_names_the_most_similar_type():
     with pytest.raises(UnknownActionType, match='did you mean "email:send"'):
         Registry.of(send_email).resolve("emial:send")
 
 
-def test_modules_are_imported_from_the_project_when_first_needed(project):
+def test_modules_are_imported_from_the_project_on_first_use(project):
     registry = registry_of(
         project,
         email=f"{IMPORT}from handlers import shared\n@action('a:one')\ndef one(payload): return shared.ANSWER\n",
@@ -220,7 +220,7 @@ def test_an_import_error_names_the_cause_file_and_line(project, text, reason):
     assert registry.resolve("a:two").takes_context is False
 
 
-def test_a_module_deleted_since_the_build_points_at_the_build(project):
+def test_the_error_for_a_module_deleted_since_the_build_names_the_build_command(project):
     registry = registry_of(project, email=f"{IMPORT}@action('a:one')\ndef one(payload): ...\n")
     (project / "handlers" / "email.py").unlink()
 
@@ -228,7 +228,7 @@ def test_a_module_deleted_since_the_build_points_at_the_build(project):
         registry.resolve("a:one")
 
 
-def test_a_module_that_reappears_is_found_again(project):
+def test_a_module_that_is_restored_is_imported_again(project):
     clock = Clock()
     text = f"{IMPORT}@action('a:one')\ndef one(payload): ...\n"
     registry = registry_of(project, clock, email=text)
@@ -245,7 +245,7 @@ def test_a_module_that_reappears_is_found_again(project):
     assert registry.resolve("a:one").reference == "handlers.email:one"
 
 
-def test_an_interrupt_during_an_import_is_no_broken_handler(project):
+def test_a_keyboard_interrupt_during_an_import_is_raised(project):
     registry = registry_of(project, email=f"{IMPORT}raise KeyboardInterrupt\n@action('a:one')\ndef one(payload): ...\n")
 
     with pytest.raises(KeyboardInterrupt):
@@ -278,7 +278,7 @@ def test_an_interrupt_during_an_import_is_no_broken_handler(project):
         ("one = action('a:one')(len)", "AttributeError"),
     ],
 )
-def test_an_unusable_handler_function_is_refused_with_the_reason(project, text, reason):
+def test_an_unusable_handler_function_is_rejected_with_the_reason(project, text, reason):
     (project / "handlers" / "email.py").write_text(f"{IMPORT}{text}\n")
     registry = Registry(project, RegistryContent(handlers={"a:one": "handlers.email:one"}))
 
@@ -288,7 +288,7 @@ def test_an_unusable_handler_function_is_refused_with_the_reason(project, text, 
     assert reason in str(broken.value)
 
 
-def test_only_the_payloads_annotation_is_evaluated_at_run_time(project):
+def test_only_the_annotation_of_the_payload_is_evaluated(project):
     registry = registry_of(
         project,
         email=f"{IMPORT}from typing import TYPE_CHECKING\nfrom pydantic import BaseModel\n"
@@ -304,7 +304,7 @@ def test_only_the_payloads_annotation_is_evaluated_at_run_time(project):
         handler.payload.validate_text("{}")
 
 
-def test_dataclasses_and_typed_dicts_of_a_module_are_resolved_in_it(project):
+def test_annotations_are_resolved_in_the_module_of_the_handler(project):
     registry = registry_of(
         project,
         email=f"{IMPORT}from dataclasses import dataclass\nfrom datetime import date\nfrom typing import TypedDict\n"
@@ -364,7 +364,7 @@ def test_a_wrapped_handler_keeps_its_parameters_and_annotation():
     assert handler.payload.validate_text('{"amount": 3}') == Sum(3)
 
 
-def test_a_broken_module_is_retried_every_ten_seconds_for_all_its_types(project):
+def test_a_broken_module_is_imported_at_most_every_ten_seconds_for_all_its_types(project):
     clock = Clock()
     registry = registry_of(
         project,
@@ -392,7 +392,7 @@ def test_a_broken_module_is_retried_every_ten_seconds_for_all_its_types(project)
         del sys.imports
 
 
-def test_an_unusable_function_is_checked_every_ten_seconds(project):
+def test_an_unusable_function_is_checked_at_most_every_ten_seconds(project):
     clock = Clock()
     (project / "handlers" / "email.py").write_text(f"{IMPORT}one = None\n")
     registry = Registry(project, RegistryContent(handlers={"a:one": "handlers.email:one"}), monotonic=clock)
@@ -407,7 +407,7 @@ def test_an_unusable_function_is_checked_every_ten_seconds(project):
     assert registry.resolve("a:one").takes_context is False
 
 
-def test_many_threads_import_a_module_once_and_get_the_same_answer(project):
+def test_many_threads_import_a_module_once_and_get_the_same_result(project):
     counting = "import sys\nsys.imports.append(__name__)\nassert sys.gate.wait(10)\n"
     registry = registry_of(
         project,
@@ -465,7 +465,7 @@ def test_a_slow_import_does_not_block_other_modules(project):
         del sys.begun, sys.go_on
 
 
-def test_a_module_that_schedules_while_it_is_imported_does_not_block_itself(project):
+def test_a_module_that_resolves_its_own_handler_during_its_import_does_not_deadlock(project):
     registry = registry_of(
         project,
         email=f"{IMPORT}import sys\nsys.registry.resolve('a:one')\n@action('a:one')\ndef one(payload): ...\n",
@@ -480,7 +480,7 @@ def test_a_module_that_schedules_while_it_is_imported_does_not_block_itself(proj
         del sys.registry
 
 
-def test_a_project_whose_handlers_have_no_init_file_is_preferred_to_a_package_elsewhere(project, tmp_path_factory):
+def test_handlers_without_an_init_file_precede_a_package_elsewhere_on_the_path(project, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "handlers").mkdir()
     (elsewhere / "handlers" / "__init__.py").touch()
@@ -490,7 +490,7 @@ def test_a_project_whose_handlers_have_no_init_file_is_preferred_to_a_package_el
     assert registry.resolve("a:one").reference == "handlers.email:one"
 
 
-def test_handlers_of_another_project_are_refused(project, tmp_path_factory):
+def test_handlers_of_another_project_are_rejected(project, tmp_path_factory):
     registry_of(project, email=f"{IMPORT}@action('a:one')\ndef one(payload): ...\n").resolve("a:one")
     second = tmp_path_factory.mktemp("second")
     (second / "handlers").mkdir()
@@ -504,14 +504,14 @@ def test_handlers_of_another_project_are_refused(project, tmp_path_factory):
             registry.resolve(next(iter(registry.types)))
 
 
-def test_a_project_behind_a_symbolic_link_is_the_same_project(project, tmp_path_factory):
+def test_a_project_can_be_reached_through_a_symbolic_link(project, tmp_path_factory):
     link = tmp_path_factory.mktemp("links") / "project"
     link.symlink_to(project)
 
     assert registry_of(link, email=f"{IMPORT}@action('a:one')\ndef one(payload): ...\n").resolve("a:one")
 
 
-def test_a_registry_needs_declared_functions_with_unique_types():
+def test_a_registry_accepts_only_declared_functions_with_unique_types():
     @action("a:plain")
     def other(payload): ...
 
@@ -521,7 +521,7 @@ def test_a_registry_needs_declared_functions_with_unique_types():
         Registry.of(plain, other)
 
 
-def test_a_real_process_finds_the_handlers_of_its_project(project, tmp_path_factory):
+def test_a_separate_process_loads_the_handlers_of_its_project(project, tmp_path_factory):
     registry_of(project, email=f"{IMPORT}@action('a:one')\ndef one(payload: dict): return payload['x']\n")
     code = (
         "import sys; from pathlib import Path; from scheduled_actions.registry import Registry;"

@@ -20,7 +20,7 @@ IMPORT = "from scheduled_actions import action\n"
 
 
 def write_handlers(project: Path, paths: dict[str, str] | None = None, **modules: str) -> Path:
-    """Write handlers, by path below `handlers/` or by module name."""
+    """Write handlers, by path below `handlers/` or by module name; return the project."""
     for name, text in ((paths or {}) | {f"{module}.py": text for module, text in modules.items()}).items():
         path = project / "handlers" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def run_script(*arguments: str, cwd: Path, environ: dict[str, str] | None = None
     )
 
 
-def test_the_registry_is_sorted_and_holds_types_references_and_literal_options(tmp_path):
+def test_the_registry_is_sorted_and_contains_types_references_and_literal_options(tmp_path):
     write_handlers(
         tmp_path,
         zoo=f"{IMPORT}@action('b:two', retry=make(), max_attempts=5, timeout_seconds=1.5)\ndef two(payload): ...\n",
@@ -77,7 +77,7 @@ def test_the_registry_is_sorted_and_holds_types_references_and_literal_options(t
     )
 
 
-def test_the_generated_file_gives_the_same_values_imported_and_parsed(tmp_path):
+def test_the_generated_file_has_the_same_values_when_imported_and_when_parsed(tmp_path):
     text = "Grüße 🎉\u2028\x01\x7f'\"\\"
     write_handlers(tmp_path, email=f"{IMPORT}@action('a:one', description={text!r})\ndef one(payload): ...\n")
     built = registry_build.write(tmp_path)
@@ -287,7 +287,7 @@ def test_all_mistakes_are_reported_at_once_in_order(tmp_path):
     assert places == ["handlers/a.py:2", *["handlers/a.py:4"] * 3, "handlers/b.py:1"]
 
 
-def test_a_file_that_cannot_be_imported_by_its_name_may_hold_no_handlers(tmp_path):
+def test_a_handler_in_a_file_whose_name_cannot_be_imported_is_an_error(tmp_path):
     write_handlers(tmp_path, {"my-mail.py": one_handler()})
 
     assert "handlers/my-mail.py:1" in problem_of(tmp_path)
@@ -300,7 +300,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
     assert "handlers/gone.py:1: cannot be read" in problem_of(tmp_path)
 
 
-def test_a_project_without_handlers_is_refused_with_a_remedy(tmp_path):
+def test_a_project_without_a_handlers_folder_is_rejected_with_a_remedy(tmp_path):
     with pytest.raises(RegistryInvalid, match=r"there is no such folder in .*: create it, or run the command in"):
         registry_build.build(tmp_path)
 
@@ -336,7 +336,7 @@ def test_only_a_stale_registry_is_rewritten(tmp_path):
     assert [path.name for path in sorted((tmp_path / "handlers").iterdir())] == ["_registry.py", "email.py"]
 
 
-def test_a_registry_with_other_line_endings_is_fresh(tmp_path):
+def test_a_registry_with_different_line_endings_is_up_to_date(tmp_path):
     write_handlers(tmp_path, email=one_handler())
     path = registry_build.write(tmp_path).path
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
@@ -376,7 +376,7 @@ def test_an_empty_project_has_an_empty_registry(tmp_path):
         "HANDLERS = {}\nOPTIONS = {'a:one': 3}",
     ],
 )
-def test_an_invalid_generated_file_is_refused_with_a_remedy(tmp_path, text):
+def test_an_invalid_generated_file_is_rejected_with_a_remedy(tmp_path, text):
     write_handlers(tmp_path, _registry=text)
 
     with pytest.raises(RegistryInvalid, match=r"^handlers/_registry\.py: .*run `python registry_build\.py`$"):
@@ -404,7 +404,7 @@ def test_the_script_finds_the_project_by_option_or_environment(tmp_path):
     assert registry_build.build(two).is_fresh
 
 
-def test_the_check_exits_1_for_a_missing_or_stale_registry_and_writes_nothing(tmp_path):
+def test_check_exits_with_1_for_a_missing_or_stale_registry_and_writes_nothing(tmp_path):
     write_handlers(tmp_path, email=one_handler())
     path = tmp_path / "handlers" / "_registry.py"
 
@@ -447,7 +447,7 @@ def test_the_build_loads_neither_the_database_driver_nor_the_web_framework(tmp_p
     assert run.stdout == "[]\n"
 
 
-def test_a_type_that_is_open_to_teams_is_open_without_importing_its_handler(tmp_path):
+def test_the_option_open_to_teams_is_known_without_importing_the_handler(tmp_path):
     text = f"{IMPORT}@action('a:open', open_to_teams=True)\ndef one(payload): ...\n"
     write_handlers(tmp_path, email=text, other=one_handler("a:closed"))
 

@@ -1,4 +1,4 @@
-"""Functions that recurrences call are found by name in the text of `handlers/`, and imported when first called."""
+"""Functions of recurrences are found by name in the text of `handlers/`, and imported on their first call."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def problem_of(project: Path) -> str:
     return str(refusal.value)
 
 
-def test_functions_are_written_and_read_together_with_handlers(tmp_path):
+def test_the_generated_file_contains_functions_and_handlers(tmp_path):
     write_handlers(tmp_path, calendar=CALENDAR)
 
     built = registry_build.write(tmp_path)
@@ -65,7 +65,7 @@ def test_functions_are_written_and_read_together_with_handlers(tmp_path):
     assert runpy.run_path(str(built.path))["FUNCTIONS"] == functions
 
 
-def test_a_file_generated_before_there_were_functions_still_reads(project):
+def test_a_generated_file_without_functions_can_be_read(project):
     (project / "handlers" / "_registry.py").write_text("HANDLERS = {'a:one': 'handlers.email:one'}\n")
 
     registry = Registry.load(project)
@@ -74,7 +74,7 @@ def test_a_file_generated_before_there_were_functions_still_reads(project):
     assert (dict(registry.functions.next), dict(registry.functions.skip)) == ({}, {})
 
 
-def test_functions_are_imported_when_first_called(project):
+def test_functions_are_imported_on_their_first_call(project):
     write_handlers(project, calendar=CALENDAR, other="@next_occurrence('x')\ndef x(moment): ...\n")
     functions = registry_build.load(project).functions
     assert not [name for name in sys.modules if name.startswith("handlers")]
@@ -98,7 +98,7 @@ def test_a_function_and_a_handler_may_have_the_same_name(project):
     assert registry.resolve("next:payday").function({}) == "handled"
 
 
-def test_a_broken_module_breaks_its_functions_and_says_why(project):
+def test_the_functions_of_a_broken_module_raise_its_import_error(project):
     write_handlers(project, calendar=f"import no_such_module\n{CALENDAR}")
     functions = registry_build.load(project).functions
 
@@ -117,7 +117,7 @@ def test_a_broken_module_breaks_its_functions_and_says_why(project):
         ("@next_occurrence('payday')\ndef payday(moment):\n  yield", "return instead of yield"),
     ],
 )
-def test_a_function_that_differs_from_the_registry_is_broken(project, text, reason):
+def test_a_function_that_does_not_match_the_registry_is_rejected(project, text, reason):
     write_handlers(project, calendar=text)
     functions = Registry(
         project, RegistryContent(handlers={}, functions={"next:payday": "handlers.calendar:payday"})
@@ -153,7 +153,7 @@ def test_a_registry_can_be_built_from_functions():
     assert registry.functions.skip["payday"](MOMENT) is True
 
 
-def test_two_functions_of_one_name_are_refused():
+def test_two_functions_of_one_name_are_rejected():
     @next_occurrence("payday")
     def payday(moment): ...
 
@@ -163,7 +163,7 @@ def test_two_functions_of_one_name_are_refused():
         Registry.of(payday, len)
 
 
-def test_another_function_gives_another_digest(project):
+def test_the_digest_changes_with_functions(project):
     digests = set()
     for name in ("payday", "holiday"):
         write_handlers(project, calendar=f"@next_occurrence('{name}')\ndef one(moment): ...\n")
@@ -188,7 +188,7 @@ def test_another_function_gives_another_digest(project):
         ),
     ],
 )
-def test_every_way_to_import_the_decorator_is_found(tmp_path, text):
+def test_every_import_style_of_the_decorator_is_found(tmp_path, text):
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "calendar.py").write_text(text)
 
@@ -236,7 +236,7 @@ def test_a_mistake_in_a_function_is_an_error_with_its_file_and_line(tmp_path, te
     assert problem_of(tmp_path).startswith(f"handlers/calendar.py:{expected}")
 
 
-def test_a_file_that_cannot_be_imported_by_its_name_may_hold_no_functions(tmp_path):
+def test_a_function_in_a_file_whose_name_cannot_be_imported_is_an_error(tmp_path):
     write_handlers(tmp_path, **{"my-calendar": CALENDAR})
 
     assert "handlers/my-calendar.py:1: contains handlers, but cannot be imported" in problem_of(tmp_path)

@@ -40,7 +40,7 @@ def problem_of(project: Path) -> str:
     return str(refusal.value)
 
 
-def test_a_recurrence_is_written_among_the_options_in_one_order(tmp_path):
+def test_a_recurrence_is_written_with_the_options_in_a_fixed_order(tmp_path):
     write_handlers(
         tmp_path,
         email=recurring(
@@ -83,7 +83,7 @@ def test_recurrences_are_read_without_importing_handlers(project):
     assert built.options("a:two").recurrence == "daily"
 
 
-def test_functions_declare_the_same_recurrences_as_their_text_would():
+def test_a_registry_of_functions_has_the_recurrences_that_their_text_declares():
     @action("a:one", recurrence={"rule": "hourly", "payload": {"x": 1}})
     def one(payload): ...
 
@@ -95,7 +95,7 @@ def test_functions_declare_the_same_recurrences_as_their_text_would():
     assert registry.recurrences == {"a:one": {"rule": "hourly", "payload": {"x": 1}}, "a:two": {"rule": "daily"}}
 
 
-def test_another_recurrence_gives_another_digest(project):
+def test_the_digest_changes_with_the_recurrence(project):
     digests = set()
     for rule in ("daily", "hourly"):
         write_handlers(project, email=recurring(repr(rule)))
@@ -308,14 +308,14 @@ def test_mistakes_in_recurrences_are_reported_together_with_others(tmp_path):
         "HANDLERS = {}\nFUNCTIONS = {'next:payday': 'handlers.calendar'}",
     ],
 )
-def test_a_generated_file_with_invalid_recurrences_is_refused(tmp_path, text):
+def test_a_generated_file_with_invalid_recurrences_is_rejected(tmp_path, text):
     write_handlers(tmp_path, _registry=text)
 
     with pytest.raises(RegistryInvalid, match=r"has no valid (OPTIONS|FUNCTIONS), .*run `python registry_build\.py`$"):
         generated.read(tmp_path)
 
 
-def test_a_build_without_recurrences_loads_none_of_their_libraries(tmp_path):
+def test_a_build_without_recurrences_does_not_import_recurrence_libraries(tmp_path):
     write_handlers(tmp_path, email="@action('a:one')\ndef one(payload): ...\n")
     code = (
         "import sys; from pathlib import Path; from scheduled_actions.operations import registry_build;"

@@ -32,5 +32,5 @@ def test_open_transactions_are_listed_by_process_oldest_first(connection, databa
     assert older_than_default == []
 
 
-def test_without_a_pooler_none_is_detected(database_url):
+def test_no_pooler_is_detected_on_a_direct_connection(database_url):
     assert diagnosis.detect_pooler(Database(lambda: database_url).connect) == (False, False)
