@@ -135,7 +135,7 @@ def test_an_action_due_very_soon_shows_that_it_is_locked(site, a_holder, connect
     viewer.page.get_by_label("Priority").fill("5")
     viewer.presses("Save changes")
     expect(viewer.page.get_by_role("alert")).to_contain_text("locked")
-    viewer.page.get_by_label("Change the action although it is locked").check()
+    viewer.page.get_by_label("Change the action even though it is locked").check()
     viewer.presses("Save changes")
 
     assert row(connection, action_id)["priority"] == 5

@@ -85,7 +85,7 @@ def test_a_failed_action_is_found_from_the_overview_corrected_and_completed(site
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("JSON", exact=True).fill(json.dumps({"to": "ada@example.org"}))
     viewer.presses("Save changes")
-    page.get_by_label("Change the action although it is locked").check()
+    page.get_by_label("Change the action even though it is locked").check()
     viewer.presses("Save changes")
     page.get_by_role("link", name="Ticks").click()
     viewer.presses("Run a tick now")

@@ -149,7 +149,7 @@ def _summary(report: TickReport) -> str:
     if not report.enabled:
         return "Processing is disabled by the setting enabled = false."
     if report.busy:
-        return "Another tick is running and processes the due actions."
+        return "Another tick is already processing the due actions."
     return (
         f"Tick finished: {counted(report.processed, 'action')} settled, {report.failed:,} of them failed; "
         f"{report.remaining:,} still due."

@@ -231,7 +231,7 @@ def show_delivery(context: RequestContext) -> View:
 
 
 def list_events(context: RequestContext) -> View:
-    """Show the event types that are declared in the settings, that a watched table emits, or that have been emitted."""
+    """Show the event types that are declared in the settings, emitted by watched tables, or already emitted."""
     return View("event_types.html", {"events": context.call("GET", "/webhooks/events").events})
 
 
@@ -344,7 +344,7 @@ PAGES = (
     DashboardPage("GET", "/webhooks/events", list_events),
     DashboardPage("GET", "/webhooks/deliveries", list_deliveries),
     DashboardPage("GET", "/webhooks/deliveries/{id}", show_delivery),
-    command("/webhooks/deliveries/{id}", "replay", "Resend scheduled, with the same webhook-id."),
+    command("/webhooks/deliveries/{id}", "replay", "Resend scheduled with the same webhook-id."),
     DashboardPage("GET", "/webhooks/recover", show_recovery, role=Role.OPERATOR),
     DashboardPage("POST", "/webhooks/recover", resend, role=Role.OPERATOR),
     DashboardPage("POST", "/webhooks/endpoints/{id}/send-waiting", send_waiting, role=Role.OPERATOR),
