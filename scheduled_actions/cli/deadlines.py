@@ -210,8 +210,8 @@ def update(
     """Change the deadline REF and the later deadlines of its series; omitted options keep their values.
 
     The values of a repeatable option replace all previous values. Notices that were sent are not sent again. A new rule
-    applies after the last existing deadline of the series. `deadlines move` changes the due time. The defaults below are
-    those of new deadlines.
+    applies after the last existing deadline of the series. `deadlines move` changes the due time. The defaults below
+    are those of new deadlines.
     """
     changes = apply_resets(
         {name: value for name, value in deadline_arguments(options).items() if value not in (None, [])},

@@ -153,7 +153,7 @@ def _ping_every_minute(project: local_project.LocalProject) -> None:
         while time.time() < next_at:
             time.sleep(min(_POLL_SECONDS, max(0.0, next_at - time.time())))
             if not project.server.is_running:
-                raise LocalServerFailed("it ended unexpectedly", f"end of its log:\n{project.server.log_tail()}")
+                raise LocalServerFailed("ended unexpectedly", f"end of its log:\n{project.server.log_tail()}")
             seen, before = project.fingerprint(), seen
             if seen != before:
                 _reload(project)

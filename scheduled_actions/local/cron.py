@@ -15,16 +15,16 @@ _COUNTS = ("succeeded", "failed", "retried", "snoozed", "skipped", "rescued", "p
 class PingResult:
     """The answer to a ping."""
 
-    #: The HTTP status; None without a response.
+    #: The HTTP status; None if there was no response.
     status: int | None
-    #: The JSON object of the response; empty without one.
+    #: The JSON object of the response; empty if there was none.
     body: Mapping[str, Any]
-    #: Why there was no response, or no response of a tick; None if a tick answered.
+    #: The reason why no tick answered; None if a tick answered.
     problem: str | None = None
 
 
 def ping(host: str, port: int, secret: str | None, *, timeout_seconds: float) -> PingResult:
-    """Ping once, and return the answer.
+    """Ping once, and return the answer; a failed request is returned as a problem, not raised.
 
     Args:
         host: The server's host.
@@ -55,11 +55,12 @@ def seconds_to_next_minute(now: float) -> float:
 
 
 def summary(body: Mapping[str, Any]) -> str | None:
-    """Return the result of a tick as lines of text; None if it has no counts and no errors."""
+    """Return the result of a tick as lines of text; None if the response of the tick has no counts and no errors."""
     done = [f"{body[name]} {name}" for name in _COUNTS if body.get(name)]
     if body.get("remaining"):
         done.append(f"{body['remaining']} more due")
     errors = [
-        f"  {one['action_type'] or 'tick'} {one['action_id'] or ''}: {one['error']}" for one in body.get("errors") or []
+        f"  {one['action_type'] or 'tick'}{f' {one_id}' if (one_id := one['action_id']) else ''}: {one['error']}"
+        for one in body.get("errors") or []
     ]
     return "\n".join([", ".join(done) or "nothing done", *errors]) if done or errors else None

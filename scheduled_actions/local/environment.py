@@ -45,7 +45,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def load(project: Path, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment, completed by the project's `.env`; variables of the environment, even empty ones, win.
+    """Return the environment, completed by the project's `.env`.
+
+    Variables of the environment, even empty ones, take precedence over those of the file.
 
     Args:
         project: The project directory; `.env` is optional.
@@ -76,12 +78,12 @@ def uses_command(environ: Mapping[str, str]) -> bool:
 
 
 def _command_output(project: Path, environ: Mapping[str, str]) -> str:
-    """Run the program without a shell, and return its output; its standard error may contain secrets, too."""
+    """Run the program without a shell, and return its output; ignore its standard error, which may contain secrets."""
     try:
         words = shlex.split(environ[COMMAND_NAME])
     except ValueError:
         raise ConfigInvalid("", None, "has a quote that is not closed", COMMAND_NAME) from None
-    # `NAME=value program` needs a shell, and the value may be a secret.
+    # `NAME=value program` needs a shell. The message does not contain the value, which may be a secret.
     if not words or "=" in words[0]:
         raise ConfigInvalid(
             "",
@@ -103,7 +105,7 @@ def _command_output(project: Path, environ: Mapping[str, str]) -> str:
         if not ran.returncode:
             return ran.stdout.decode("utf-8-sig")
         how = f"exit code {ran.returncode}" if ran.returncode > 0 else f"signal {-ran.returncode}"
-        problem = f"failed with {how}; run it yourself to see why: its output is not repeated here"
+        problem = f"failed with {how}; run it yourself to see why: the output may contain secrets and is not shown"
     except FileNotFoundError:
         problem = "was not found: install it, or give its full path"
     except OSError as error:
@@ -132,7 +134,7 @@ def parse(text: str, *, source: str = ENV_NAME) -> dict[str, str]:
         if binding.key is None and not binding.error:
             continue
         if binding.error or binding.value is None or not _NAME.fullmatch(binding.key or ""):
-            raise ConfigInvalid(line, None, "is not NAME=VALUE with every quote closed", source)
+            raise ConfigInvalid(line, None, "is not NAME=VALUE, or has a quote that is not closed", source)
         if "\0" in binding.value:
             raise ConfigInvalid(line, None, "contains a NUL character: remove it", source)
         if variables.setdefault(str(binding.key), binding.value) != binding.value:
@@ -174,7 +176,7 @@ def ensure_secrets(project: Path, environ: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _assign(text: str, name: str, value: str) -> str:
-    """Return the text of a `.env` with a value for a name that has none: on its empty line, if there is one."""
+    """Return the text of a `.env` with a value for a name without one: in its empty assignment, or in a new line."""
     text, count = re.subn(rf"(?m)^[ \t]*(export[ \t]+)?{name}[ \t]*=.*$", f"{name}={value}", text)
     separator = "" if not text or text.endswith("\n") else "\n"
     return text if count else f"{text}{separator}{name}={value}\n"

@@ -1,8 +1,8 @@
 """Run gunicorn so that it ends with the process that started it; `local.server` runs this module with `python -m`.
 
 The arguments are those of gunicorn. The starter keeps the other end of this process's standard input open. The kernel
-closes that end however the starter dies; the workers wait for this, and then stop their master in order. The workers
-also hold the embedded database, which the last worker stops when it ends.
+closes that end however the starter dies; the workers wait for this, and then stop their master gracefully. The workers
+also use the embedded database, which the last worker stops when it ends.
 """
 
 import os
@@ -18,7 +18,7 @@ from scheduled_actions.runtime import current
 
 
 class LocalGunicorn(WSGIApplication):  # type: ignore[misc]  # as untyped as its module
-    """Gunicorn with its own settings, the project's `.env`, and workers that end when gunicorn's starter ends."""
+    """Gunicorn with the project's `.env`, and with workers that stop it when the process that started it ends."""
 
     #: The variables that are in the environment because `.env` sets them.
     _of_env_file: frozenset[str] = frozenset()
@@ -39,7 +39,7 @@ class LocalGunicorn(WSGIApplication):  # type: ignore[misc]  # as untyped as its
 
     def _read_env_file(self) -> None:
         if environment.uses_command(os.environ):
-            return  # The environment already contains its output.
+            return  # The environment already contains the output of the program.
         own = {name: value for name, value in os.environ.items() if name not in self._of_env_file}
         complete = environment.load(Path(own["SCHEDULED_ACTIONS_PROJECT"]), own)
         for name in self._of_env_file - complete.keys():

@@ -19,12 +19,12 @@ from scheduled_actions.runtime import Runtime
 
 @dataclass(slots=True, kw_only=True)
 class LocalProject:
-    """A running project and its parts in this process."""
+    """A running project: its server, and its settings and runtime in this process."""
 
     config: Config
     runtime: Runtime
     server: local_server.LocalServer
-    #: The names of the secrets that were generated just now.
+    #: The names of the secrets that `running` generated.
     generated: tuple[str, ...]
     #: The process's own environment, without the variables of `.env`.
     environ: Mapping[str, str]
@@ -41,8 +41,8 @@ class LocalProject:
     def reload(self) -> int:
         """Rebuild the registry and make the server load it; return the number of action types.
 
-        `.env` is read again as well, but a program that replaces it is not run again: a person may have to touch a
-        security key.
+        The settings and `.env` are read again. A program that replaces `.env` is not run again, because a person may
+        have to touch a security key.
 
         Raises:
             ConfigInvalid: The settings are invalid, or DATABASE_URL has changed; the server keeps the old settings.
@@ -67,7 +67,7 @@ class LocalProject:
         handlers = (directory / HANDLERS).rglob("[!_.]*.py")
         found = set()
         for path in [*handlers, directory / config.TOML_NAME, directory / environment.ENV_NAME]:
-            with suppress(OSError):  # It has just been deleted.
+            with suppress(OSError):  # The file does not exist, or was just deleted.
                 stat = path.stat()
                 found.add((str(path), stat.st_mtime_ns, stat.st_size))
         return frozenset(found)
@@ -84,7 +84,8 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
         shows_log: Print the server's output instead of writing it to `LOG_NAME`.
 
     Raises:
-        ScheduledActionsError: Something is missing or invalid; nothing is left running.
+        ScheduledActionsError: The directory is not a project, a setting, secret or handler is invalid, or the database
+            or the server cannot be started; nothing is left running.
     """
     project = project.resolve()
     if not (project / HANDLERS).is_dir():
@@ -92,7 +93,7 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
         raise ProjectUnusable(project, f"is not a project directory, because it has no {HANDLERS}/: {remedy}")
     with ExitStack() as stack:
         listening = stack.enter_context(local_server.listen(port))
-        # Before anything is written: an error in the settings leaves no trace.
+        # The settings are checked before anything is written, so that an invalid setting changes no file.
         configuration = config.load(project, environment.load(project, environ))
         if configuration.cron_secret.reveal():
             _check_cron_secret(configuration)
@@ -108,7 +109,8 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
             project,
             listening,
             settings=project_template.gunicorn_settings(project),
-            # The server reads `.env` itself, to read it again at a reload; the output of a program is passed on.
+            # The server reads `.env` itself, again at each reload. The output of a program that replaces `.env` is
+            # passed to the server, because the program runs only once.
             environ=configuration.environ if environment.uses_command(environ) else environ,
             log=None if shows_log else project / local_server.LOG_NAME,
         )

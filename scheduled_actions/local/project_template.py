@@ -1,4 +1,4 @@
-"""Create a new project: a copy of the project in this repository, and a few starter files."""
+"""Create a new project from the files of the project in this repository and a few starter files."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from scheduled_actions.registry import generated
 _PACKAGE = Path(__file__).parent
 #: The directory of the repository's project; in an installed package, the copy that setup.py puts there.
 _SOURCE = _PACKAGE / "_project" if (_PACKAGE / "_project").is_dir() else _PACKAGE.parents[1]
-#: Further files of a new project; stored under other names, so that no tool takes them for files of this repository.
+#: The starter files by their names in `starter/`, where no tool may take them for files of this repository.
 _STARTER_NAMES = {
     "README.md": "README.md",
     "pyproject.toml.txt": "pyproject.toml",
@@ -89,7 +89,7 @@ def _files(directory: Path) -> Iterator[tuple[str, bytes]]:
         for path in sorted(_SOURCE.glob(pattern)):
             content = path.read_bytes()
             if path.name == "vercel.json":
-                # Vercel's entry point is a file of the project: here one of the package, in a new project `app.py`.
+                # Vercel's entry point must be a file of the project: in this repository, a module of the package.
                 content = content.replace(b'"scheduled_actions/wsgi.py"', b'"app.py"')
             if path.name != generated.REGISTRY_NAME:
                 yield path.relative_to(_SOURCE).as_posix(), content

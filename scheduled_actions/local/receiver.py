@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from scheduled_actions.core.errors import LocalServerFailed
 
-#: Maximum size of a request body in bytes; a delivery is never larger than a payload.
+#: Maximum size of a request body in bytes; deliveries are smaller, because payloads have at most 256 KiB.
 _BODY_LIMIT = 1024 * 1024
 
 
@@ -46,7 +46,7 @@ def receiving(port: int, receive: Callable[[str, Mapping[str, str], bytes], int]
         raise LocalServerFailed(
             f"cannot listen on port {port}: {error.strerror}", "--port 0 chooses a free one"
         ) from error
-    # Closing waits for the requests in progress: a sender counts a lost response as a failure.
+    # Closing the server waits for the requests in progress, because a sender counts a lost response as a failure.
     server.daemon_threads = False
     with server:
         threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()

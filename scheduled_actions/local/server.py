@@ -43,7 +43,7 @@ def listen(port: int) -> socket.socket:
         listening.close()
         reason = _PORT_PROBLEMS.get(getattr(error, "errno", None), str(error))
         raise LocalServerFailed(
-            f"it cannot listen on {HOST}:{port}, {reason}", "choose another port with --port or PORT"
+            f"cannot listen on {HOST}:{port}, {reason}", "choose another port with --port or PORT"
         ) from error
     return listening
 
@@ -53,7 +53,7 @@ class LocalServer:
 
     Args:
         project: The project's directory.
-        listening: Closed here, and used by the server.
+        listening: The listening socket, which the server inherits; it is closed in this process.
         settings: The path of gunicorn's settings.
         environ: The server's environment.
         log: The file for its output; None: this process's own output.
@@ -84,11 +84,11 @@ class LocalServer:
                 [sys.executable, "-m", "scheduled_actions.local.gunicorn", *options, "scheduled_actions.wsgi:app"],
                 cwd=project,
                 env={**environ, "SCHEDULED_ACTIONS_PROJECT": str(project)},
-                stdin=subprocess.PIPE,  # Its other end, here, is open as long as this process lives.
+                stdin=subprocess.PIPE,  # The other end stays open while this process lives.
                 stdout=output,
                 stderr=output,
                 pass_fds=[listening.fileno()],
-                start_new_session=True,  # Ctrl-C is for the starter, which lets handlers finish.
+                start_new_session=True,  # Ctrl-C reaches only this process, which lets handlers finish.
             )
         finally:
             listening.close()
@@ -130,7 +130,7 @@ class LocalServer:
     def _wait_for_answer(self) -> None:
         deadline = time.monotonic() + 30
         while self.is_running and time.monotonic() < deadline:
-            # The socket accepts connections from the beginning: the first request waits until a worker serves it.
+            # The socket accepts connections before a worker runs: the first request waits until a worker serves it.
             with (
                 suppress(OSError, http.client.HTTPException),
                 closing(http.client.HTTPConnection(HOST, self.port, timeout=1)) as connection,
@@ -141,9 +141,7 @@ class LocalServer:
             time.sleep(0.02)
         tail = self.log_tail()
         problem = (
-            "it did not answer within 30 seconds"
-            if self.is_running
-            else f"it ended with exit code {self.process.returncode}"
+            "did not answer within 30 seconds" if self.is_running else f"ended with exit code {self.process.returncode}"
         )
         raise LocalServerFailed(problem, f"end of its log:\n{tail}" if tail else "see its output above")
 

@@ -294,5 +294,5 @@ def test_a_server_that_ends_by_itself_is_told_with_its_last_words(project, start
     os.kill(dev.descendants()[0], signal.SIGKILL)
 
     assert dev.process.wait(timeout=120) == 1
-    dev.sees("it ended unexpectedly")
+    dev.sees("local server: ended unexpectedly")
     dev.sees("Booting worker")

@@ -203,7 +203,7 @@ def test_an_unparsable_env_file_is_one_line_without_the_value(run, project):
     ran = run("counts")
 
     assert ran.exit_code == 1
-    assert ran.stderr == "error: .env: line 2 is not NAME=VALUE with every quote closed\n"
+    assert ran.stderr == "error: .env: line 2 is not NAME=VALUE, or has a quote that is not closed\n"
 
 
 def test_variables_of_the_env_file_are_set_for_handlers_and_removed_after_the_command(run, project):

@@ -30,7 +30,7 @@ def test_the_next_ping_is_at_the_full_minute(now, seconds):
         ),
         (
             {"errors": [{"action_type": None, "action_id": None, "error": "stuck"}]},
-            "nothing done\n  tick : stuck",
+            "nothing done\n  tick: stuck",
         ),
     ],
 )

@@ -48,13 +48,13 @@ def test_the_demo_passes_and_leaves_nothing_behind(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
     for claim in (
         "it was merged",
-        "it is refused",
+        "it is rejected",
         "every due action succeeded",
         "never two at the same time",
         "no charge is in the table",
         "one charge is in the table",
         "accounts answered 500, then 200",
-        "the receiver refuses it",
+        "the receiver rejects it",
         "its history names who retried it",
         "once every day, even when 01:30 occurs twice",
         "it is the same schedule, unchanged",

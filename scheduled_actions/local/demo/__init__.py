@@ -1,1 +1,1 @@
-"""The demo: an end-to-end story in a temporary project, run by `scheduled-actions demo`, with every claim checked."""
+"""The demo: an end-to-end example in a temporary project, run by `scheduled-actions demo`, with every claim checked."""

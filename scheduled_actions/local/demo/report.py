@@ -1,4 +1,4 @@
-"""Print the steps of the demo, their output, and whether each claim holds."""
+"""Print the steps of the demo, their output, and whether each claim is true."""
 
 import sys
 import time
@@ -7,17 +7,17 @@ import click
 
 
 class DemoCheckFailed(Exception):
-    """A claim of the demo does not hold."""
+    """A claim of the demo is false."""
 
 
 class Report:
-    """A readable account of the demo, with a mark on each claim that was checked."""
+    """A printed report of the demo, with a mark on each claim that was checked."""
 
     def __init__(self) -> None:
         self.checked = 0
         self._steps = 0
         self._started = time.monotonic()
-        # Where the mark cannot be printed, a word replaces it.
+        # If the terminal's encoding cannot show the marks, words replace them.
         can_show = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
         self._mark, self._cross = ("✓", "✗") if can_show else ("ok", "WRONG")
 
@@ -27,7 +27,7 @@ class Report:
         return time.monotonic() - self._started
 
     def step(self, title: str) -> None:
-        """Print the title of the next chapter."""
+        """Print the number and title of the next step."""
         self._steps += 1
         click.secho(f"\n{self._steps}. {title}", bold=True)
 

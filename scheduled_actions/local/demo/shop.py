@@ -60,7 +60,7 @@ def write_invoice(order: Order) -> dict[str, str]:
 
 @action("stock:book", description="Deduct the ordered items from stock")
 def book_stock(order: Order) -> None:
-    """Book the order; concurrent bookings of one product would show in the ledger."""
+    """Book the order, with the start and the end of the booking, so that the ledger shows concurrent bookings."""
     began = time.monotonic()
     time.sleep(0.1)  # long enough that concurrent bookings would overlap
     line = {"number": order.number, "article": order.article, "began": began, "ended": time.monotonic()}
@@ -81,7 +81,7 @@ def charge(payload: Charge, context: Context) -> None:
 
 @action("supplier:order", max_attempts=1, description="Order from the supplier")
 def order_from_supplier(payload: Article) -> dict[str, str]:
-    """Order the product, if the supplier answers."""
+    """Order the product; fail unless the supplier answers."""
     if not (PROJECT / "supplier-is-open").exists():
         raise TimeoutError("the supplier does not answer")
     return {"ordered": payload.article}
@@ -89,7 +89,7 @@ def order_from_supplier(payload: Article) -> dict[str, str]:
 
 @action("stock:count", max_attempts=1, description="Count the remaining stock of a product")
 def count_stock(payload: Article, context: Context) -> dict[str, str | None]:
-    """Count the product, unless the store is locked, and return the period that the count covers."""
+    """Count the product, and return the period that the count covers; fail if the store is locked."""
     if (PROJECT / "store-is-locked").exists():
         raise PermissionError(f"the store is locked: cannot count the {payload.article}s")
     period = {"since": context.previous_occurrence_at, "until": context.occurrence_at}

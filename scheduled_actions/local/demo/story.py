@@ -39,17 +39,17 @@ WAREHOUSE, ACCOUNTS = "warehouse", "accounts"
 #: Maximum wait for the result of a later tick; the slowest, a webhook's first retry, takes five seconds at most.
 _PATIENCE_SECONDS = 15.0
 _LAMP = "desk lamp"
-#: Its clocks go back on 1 November 2026, at two o'clock.
+#: In this zone, clocks go back on 1 November 2026 at two o'clock.
 _NEW_YORK = ZoneInfo("America/New_York")
 _SCHEDULE = "count"
-#: Stops the clock of all statements, as the test kit does.
+#: Replaces the clock of all statements with a fixed instant, as the test kit does.
 _CLOCK = "create or replace function scheduled_actions_now() returns timestamptz language sql stable as {}"
 _NEXT = """\
 make run                      run the project on your machine: http://127.0.0.1:8000/dashboard, /docs for the API
 docs/tutorial.md              write your first handler
-docs/how-to/                  deploy, and set up the cron, schedules, deadlines, webhooks
-docs/reference/               every setting, command, route and error, and why an action has not run
-scheduled-actions doctor      check the installation, and see how to fix what it finds"""
+docs/how-to/                  deploy, and set up the cron, schedules, deadlines and webhooks
+docs/reference/               look up settings, commands, routes and errors, and why an action has not run
+scheduled-actions doctor      check the installation; suggests a fix for each problem"""
 
 
 def _read_orders() -> list[dict[str, str]]:
@@ -59,7 +59,7 @@ def _read_orders() -> list[dict[str, str]]:
 
 @dataclass(slots=True)
 class Story:
-    """The chapters, in order; each relies on the previous ones."""
+    """The demo in chapters; each chapter relies on the previous ones."""
 
     #: Prints the story.
     report: Report
@@ -77,7 +77,7 @@ class Story:
         """Play all chapters.
 
         Raises:
-            DemoCheckFailed: A claim does not hold.
+            DemoCheckFailed: A claim is false.
         """
         status, body = _request("GET", self.project.server.url, "/readyz")
         self.report.show("", body, ("it is ready for pings", status, 200))
@@ -85,15 +85,15 @@ class Story:
             "Schedule: an action is a row in Postgres": self._schedule_orders,
             "Deduplicate: the same intent twice is one action": self._deduplicate,
             "Tick: a cron pings the endpoint, which runs the due actions": self._tick,
-            "Lock group: one at a time, the oldest first": self._keep_in_order,
+            "Lock group: one action at a time, the earliest first": self._keep_in_order,
             "Transaction: the handler's own table, its follow-up and its settlement, all or nothing": (
                 self._charge_exactly_once
             ),
-            "Webhooks: one event, two endpoints, each delivery signed and retried on its own": self._deliver_webhooks,
+            "Webhooks: one event, two endpoints, deliveries signed and retried independently": self._deliver_webhooks,
             "Failure: a failed action stays until a person acts": self._retry_by_hand,
             "Recurrence: a series that survives a failure and missed ticks": self._recur,
             "Result": self._summarise,
-            "Where to look next": lambda: self.report.show("", _NEXT),
+            "Next steps": lambda: self.report.show("", _NEXT),
         }
         for title, chapter in chapters.items():
             self.report.step(title)
@@ -130,11 +130,11 @@ class Story:
 
     def _tick(self) -> None:
         due, url = len(self._orders) - 1, self.project.server.url
-        refused = cron.ping(server.HOST, self.project.server.port, "x" * 32, timeout_seconds=10)
+        rejected = cron.ping(server.HOST, self.project.server.port, "x" * 32, timeout_seconds=10)
         self.report.show(
             f"GET {url}{cron.PATH} with a wrong secret",
-            json.dumps(dict(refused.body)),
-            ("it is refused", refused.status, 401),
+            json.dumps(dict(rejected.body)),
+            ("it is rejected", rejected.status, 401),
             ("nothing ran", self._counts()["due"], due),
         )
         answer = self.project.ping()
@@ -165,7 +165,11 @@ class Story:
         self.report.show(
             "",
             "\n".join(f"{one['number']} took {one['ended'] - one['began']:.3f} s" for one in ledger),
-            ("in their order", [one["number"] for one in ledger], [order["number"] for order in lamps]),
+            (
+                "in the order of scheduling",
+                [one["number"] for one in ledger],
+                [order["number"] for order in lamps],
+            ),
             (
                 "never two at the same time",
                 all(before["ended"] <= after["began"] for before, after in pairwise(ledger)),
@@ -211,7 +215,7 @@ class Story:
                 1,
             ),
             (
-                "it contains what was paid",
+                "it contains the paid amount",
                 (content["event"], content["entity_id"], content["data"]["amount"]),
                 ("order:paid", order["number"], str(_total(order))),
             ),
@@ -222,7 +226,7 @@ class Story:
             "webhook-signature": "v1,bm90IHRoZSBzaWduYXR1cmUgb2YgYW55Ym9keSBoZXJl",
         }
         status, _ = _request("POST", self.receiver_url, f"/{WAREHOUSE}", json.dumps(content).encode(), headers)
-        self.report.show("post the same body with a forged signature", "", ("the receiver refuses it", status, 401))
+        self.report.show("post the same body with a forged signature", "", ("the receiver rejects it", status, 401))
 
     def _retry_by_hand(self) -> None:
         self.report.show(
@@ -247,7 +251,7 @@ class Story:
         )
 
     def _recur(self) -> None:
-        """Play a series on a stopped clock, which remains stopped afterwards."""
+        """Play a series on a stopped clock of the database; the clock remains stopped afterwards."""
         runtime, every = self.project.runtime, timedelta(minutes=10)
         start = datetime(2026, 10, 30, 12, tzinfo=_NEW_YORK)
         rule = compile_recurrence("30 1 * * *", timezone=_NEW_YORK.key, anchor=start)
