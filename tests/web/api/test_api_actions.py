@@ -1,4 +1,4 @@
-"""`/api/v1/actions`: what each route takes, answers and refuses."""
+"""The routes of `/api/v1/actions`: requests, responses and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.factories import (
 
 UNKNOWN = "0197a000-0000-7000-8000-00000000ffff"
 IN_AN_HOUR = timedelta(hours=1)
-#: The columns of the contract.
+#: The fields that every action in a response must have.
 COLUMNS = {
     "id",
     "action_type",
@@ -68,7 +68,7 @@ def ids(response):
 
 @pytest.fixture
 def later(connection):
-    """Give a pending action that is due in an hour."""
+    """Return the id of a pending action that is due in an hour."""
     return insert(connection, scheduled_at=database_now(connection) + IN_AN_HOUR, priority=1)
 
 
@@ -104,13 +104,13 @@ def test_the_response_to_a_new_action_has_all_its_fields(api, connection):
     assert response.json["deduplicated"] is False
     assert set(response.json) >= COLUMNS
     stored = row(connection, UUID(response.json["id"]))
-    wanted = {
+    expected = {
         "action_type": "test:welcome", "payload": {"name": "Ada"}, "team_id": "red", "priority": -7, "max_attempts": 9,
         "lock_group": "g", "lock_group_blocks": True, "dedup_key": "k", "target_type": "invoice", "target_id": "42",
         "user_id": "u", "metadata": {"note": "é"}, "created_by": "the shop", "status": "pending",
     }  # fmt: skip
-    assert wanted.items() <= stored.items()
-    assert wanted.items() <= response.json.items()
+    assert expected.items() <= stored.items()
+    assert expected.items() <= response.json.items()
     assert stored["retry"]["seconds"] == [60, 120]
     assert response.json["scheduled_at"] == "2027-01-02T01:04:05Z"
 
@@ -243,7 +243,7 @@ def test_a_merged_action_returns_200_and_the_pending_action(api, connection):
     assert connection.execute("select count(*) from scheduled_actions").fetchone() == (1,)
 
 
-# -- schedule many -----------------------------------------------------------------------------------------------------
+# -- schedule a batch --------------------------------------------------------------------------------------------------
 
 
 def test_a_batch_returns_ids_in_the_order_of_the_request(api, connection):
@@ -375,7 +375,7 @@ def test_an_action_is_found_by_its_id(api, connection):
     assert ids(api("GET", f"/actions?q={inserted[1]}")) == [inserted[1]]
 
 
-# -- show --------------------------------------------------------------------------------------------------------------
+# -- get ---------------------------------------------------------------------------------------------------------------
 
 
 def test_an_action_is_returned_with_its_history_and_an_etag(api, connection):
@@ -399,7 +399,7 @@ def test_an_unknown_or_malformed_action_id_is_not_found(shared_api, action_id, m
     assert response.json["code"] in {"unknown_action", "unknown_route"}
 
 
-# -- change ------------------------------------------------------------------------------------------------------------
+# -- update ------------------------------------------------------------------------------------------------------------
 
 
 def test_an_update_changes_only_the_given_fields(api, connection, later):
@@ -539,7 +539,7 @@ def claimed(connection, **columns):
 
 
 def test_no_response_contains_a_claim_token(api, connection):
-    """A caller that knows it could settle the action."""
+    """A caller with the claim token could settle the action."""
     action_id = claimed(connection)
 
     answers = [api("GET", path) for path in (f"/actions/{action_id}", "/actions", f"/actions/{action_id}/explain")]
@@ -619,7 +619,7 @@ def test_only_one_of_several_concurrent_updates_with_the_same_etag_succeeds(api,
     assert sorted(answers) == [200, 412, 412, 412]
 
 
-# -- cancel, remove, retry, run now ------------------------------------------------------------------------------------
+# -- cancel, delete, retry, run ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", ["pending", "no_action"])

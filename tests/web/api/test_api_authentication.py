@@ -1,4 +1,4 @@
-"""Who may use the management API, what each role may, and how fast one may guess."""
+"""Authentication of the management API: tokens, roles, and the throttling of wrong tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ask(client, route, token, number=0):
     return Api(client, token)(route.method, path, environ_overrides={"REMOTE_ADDR": address})
 
 
-# -- the door ----------------------------------------------------------------------------------------------------------
+# -- the admin token ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", f"{ADMIN_TOKEN}x", CRON_SECRET, f"sat_{'x' * 43}"])
@@ -183,7 +183,7 @@ def test_a_viewer_cannot_change_an_action(client, connection, a_caller):
     assert row(connection, action_id) == before
 
 
-# -- guessing ----------------------------------------------------------------------------------------------------------
+# -- wrong tokens ------------------------------------------------------------------------------------------------------
 
 
 def test_further_wrong_tokens_from_an_address_are_throttled(client):
@@ -203,7 +203,7 @@ def test_a_valid_token_is_accepted_while_its_address_sends_wrong_ones(client, ap
         Api(client, f"wrong-{number}")("GET", "/actions")
         Api(client, f"{viewer.token[:8]}{number:039}")("GET", "/actions")
 
-    # No token has been seen before, and one begins as those that were wrong.
+    # Neither token was used before, and the viewer's token has the prefix of the wrong ones.
     assert Api(client, "wrong")("GET", "/actions").status_code == 429
     assert api("GET", "/actions").status_code == viewer("GET", "/actions").status_code == 200
     assert expired("GET", "/actions").json["code"] == "unauthorized"
@@ -243,7 +243,7 @@ def attempts(clock):
 
 
 def fail(attempts, address, times, shown="wrong"):
-    """Send wrong tokens; return for how long the last must wait."""
+    """Count wrong tokens; return the wait in seconds after the last one."""
     return [attempts.failed(address, shown) for _ in range(times)][-1]
 
 
@@ -285,7 +285,7 @@ def test_the_number_of_counted_addresses_is_limited(attempts):
     for number in range(15_000):
         attempts.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", "x")
 
-    assert len(attempts._accounts) == 10_000  # noqa: SLF001 - the memory that they take
+    assert len(attempts._accounts) == 10_000  # noqa: SLF001 - the memory use is not visible otherwise
 
 
 @pytest.mark.parametrize(

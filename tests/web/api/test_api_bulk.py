@@ -1,4 +1,4 @@
-"""`/api/v1/actions/retry` and `/cancel`: all that match, counted first, in bites."""
+"""Bulk changes by `/api/v1/actions/retry` and `/api/v1/actions/cancel`."""
 
 from __future__ import annotations
 
@@ -69,21 +69,21 @@ def test_a_request_changes_at_most_its_limit_and_the_cursor_continues(api, conne
 
 def test_matching_pending_actions_are_cancelled_with_the_reason(api, connection):
     (wanted,), (other,) = pending(connection, lock_group="g"), pending(connection)
-    stranded = insert(connection, status="no_action", lock_group="g")
+    unhandled = insert(connection, status="no_action", lock_group="g")
 
     response = api("POST", "/actions/cancel", {"lock_group": "g", "reason": "not needed"})
 
     assert response.json["changed"] == 2
-    assert statuses(connection) == {wanted: "cancelled", other: "pending", stranded: "cancelled"}
+    assert statuses(connection) == {wanted: "cancelled", other: "pending", unhandled: "cancelled"}
     assert api("GET", f"/actions/{wanted}").json["error_message"] == "not needed"
 
 
 def test_only_actions_without_a_handler_are_cancelled_if_that_status_is_given(api, connection):
     (waits,) = pending(connection)
-    stranded = insert(connection, status="no_action")
+    unhandled = insert(connection, status="no_action")
 
     assert api("POST", "/actions/cancel", {"status": "no_action"}).json["changed"] == 1
-    assert statuses(connection) == {waits: "pending", stranded: "cancelled"}
+    assert statuses(connection) == {waits: "pending", unhandled: "cancelled"}
 
 
 def test_actions_in_their_edit_lock_are_left_out_unless_forced(api, connection):

@@ -1,4 +1,4 @@
-"""The calendar over HTTP: one order, pages, teams, and every refusal in words."""
+"""The route `/api/v1/calendar`: order, pages, teams and errors."""
 
 from __future__ import annotations
 

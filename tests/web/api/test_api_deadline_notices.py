@@ -1,4 +1,4 @@
-"""What was sent of a deadline: the latest with the deadline, all of it by pages."""
+"""The notifications of a deadline: the latest with the deadline, all of them in pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAILY = {
 
 @pytest.fixture
 def deadline_id(api, connection):
-    """Give a deadline of which more was sent than one answer shows, each of an occurrence of a daily stage."""
+    """Return the id of a deadline with more notifications than a response has, one per occurrence of a daily stage."""
     set_clock(connection, NOW)
     connection.execute(
         "insert into scheduled_action_deadlines (target_type, target_id, due_at, stages) values ('a', 'b', now(), %s)",

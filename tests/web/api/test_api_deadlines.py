@@ -1,4 +1,4 @@
-"""Deadlines over HTTP: from set to completed, and every refusal in words."""
+"""The routes of `/api/v1/deadlines`: the life cycle of a deadline, and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BODY = {
 
 @action("approval:start")
 def start(payload: dict):
-    """Start nothing."""
+    """Do nothing."""
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_deadlines_are_listed_in_pages_newest_first(api, connection):
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "code", "said"),
+    ("body", "status", "code", "text"),
     [
         ({"target": {"type": "licence"}}, 400, "fields_invalid", "target.id"),
         ({"due_at": None}, 400, "invalid_argument", "due_at"),
@@ -186,11 +186,11 @@ def test_deadlines_are_listed_in_pages_newest_first(api, connection):
         ({"colour": "red"}, 400, "fields_invalid", "colour"),
     ],
 )
-def test_an_invalid_deadline_is_rejected_with_a_specific_error(api, body, status, code, said):
+def test_an_invalid_deadline_is_rejected_with_a_specific_error(api, body, status, code, text):
     response = api("POST", "/deadlines", BODY | body)
 
     assert (response.status_code, response.json["code"]) == (status, code)
-    assert said in response.text
+    assert text in response.text
 
 
 def test_a_change_of_a_cancelled_or_unknown_deadline_is_rejected(api):
@@ -214,8 +214,8 @@ def test_a_deadline_of_another_team_is_indistinguishable_from_an_unknown_one(api
     ):  # fmt: skip
         for reference in (blue["id"], "renewal"):
             theirs = red("POST", f"/deadlines/{reference}/{action_name}", body)
-            nobodys = red("POST", f"/deadlines/{uuid4()}/{action_name}", body)
-            assert (theirs.status_code, theirs.json["code"]) == (nobodys.status_code, nobodys.json["code"])
+            unknown = red("POST", f"/deadlines/{uuid4()}/{action_name}", body)
+            assert (theirs.status_code, theirs.json["code"]) == (unknown.status_code, unknown.json["code"])
             assert theirs.status_code == 404
         assert viewer("POST", f"/deadlines/{blue['id']}/{action_name}", body).status_code == 403
     assert red("POST", "/deadlines/move", {"moves": {blue["id"]: DUE.isoformat()}}).status_code == 404
@@ -233,7 +233,7 @@ def test_the_error_names_a_missing_handler_of_deadlines(a_runtime):
     assert "reminder:send" in response.text
 
 
-# -- looked at before it is written ------------------------------------------------------------------------------------
+# -- previews ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_preview_of_a_deadline_returns_its_stages_and_stores_nothing(api):
@@ -242,7 +242,7 @@ def test_a_preview_of_a_deadline_returns_its_stages_and_stores_nothing(api):
     seen = api("POST", "/deadlines/preview", asked).json
 
     states = {one["key"]: one["state"] for one in seen["stages"]}
-    # Of those that have passed the most urgent comes at once.
+    # The reminder of 60 days before has passed, but is still sent, because it is the most urgent one that has passed.
     assert states == dict.fromkeys(
         ("reminder:60 days before", "reminder:7 days before at 09:00", "escalation:1"), "planned"
     )

@@ -1,4 +1,4 @@
-"""`/openapi.json` and `/docs`: the whole API, described."""
+"""The documentation of the API: `/openapi.json` and `/docs`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_route_is_documented_with_its_role_and_errors(document):
 def test_every_path_of_the_application_is_documented(runtime, document):
     rules = {rule.rule for rule in application(runtime).url_map.iter_rules() if rule.endpoint != "static"}
 
-    # The dashboard's pages are for people.
+    # The pages of the dashboard are not part of the API.
     others = {rule for rule in rules if not rule.startswith("/dashboard")}
     assert {rule for rule in others if rule != "/api/v1" and "<" not in rule} <= set(document["paths"])
 

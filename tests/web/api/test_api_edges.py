@@ -1,4 +1,4 @@
-"""The edges of requests: encodings, names that come twice, cursors of one's own making, odd headers, odd pings."""
+"""Unusual requests: encodings, repeated members, forged cursors, and malformed headers and ticks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.web.conftest import ADMIN_TOKEN
 BEARER = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 JSON = BEARER | {"Content-Type": "application/json"}
 NEW = b'{"action_type": "test:run", "payload": {"n": 1}}'
-#: Every list, and a cursor that another of them might give.
+#: The lists with a cursor.
 LISTS = (
     "/actions", "/schedules", "/deadlines", "/facts", "/tokens", "/calendar/feeds", "/webhooks/endpoints",
     "/webhooks/deliveries", "/calendar",
 )  # fmt: skip
 
-PINGS = ("/cron/process", "/api/v1/cron/process/")
+TICK_PATHS = ("/cron/process", "/api/v1/cron/process/")
 
 
 def count(connection):
@@ -36,7 +36,7 @@ def count(connection):
         (b"action_type=test:run", {"Content-Type": "application/x-www-form-urlencoded"}),
         (NEW, {"Content-Type": "text/json"}),
     ],
-    ids=["gzip", "a bomb", "utf-16", "multipart", "form", "text/json"],
+    ids=["gzip", "zip bomb", "utf-16", "multipart", "form", "text/json"],
 )
 def test_a_body_that_is_not_plain_json_is_refused(shared_client, shared_connection, body, headers):
     answer = shared_client.post("/api/v1/actions", data=body, headers=JSON | headers)
@@ -136,8 +136,8 @@ def test_every_route_rejects_a_malformed_idempotency_key(shared_api, shared_conn
     assert count(shared_connection) == 0
 
 
-#: Headers and bodies that unusual callers send together with a valid secret.
-LUGGAGE = [
+#: Unusual headers and bodies, which are sent with a valid secret.
+UNUSUAL_REQUESTS = [
     ({}, b"\x00\xff" * 1000),
     ({"Content-Type": "application/json"}, b"{"),
     ({"Content-Encoding": "gzip"}, b"x"),
@@ -162,7 +162,7 @@ WITHOUT_SECRET = [
     {"webhook-id": "\xff", "webhook-timestamp": "1", "webhook-signature": ","},
     {"webhook-id": "a.b", "webhook-timestamp": "-1", "webhook-signature": "v1,AAAA v1,AAAA"},
 ]
-NO_CALENDARS = [
+UNKNOWN_CALENDARS = [
     "x",
     "saf_",
     f"saf_{'x' * 43}",
@@ -177,21 +177,21 @@ NO_CALENDARS = [
 
 
 def test_a_tick_ignores_unusual_headers_and_bodies(client):
-    for method, path, (headers, body) in itertools.product(("GET", "POST"), PINGS, LUGGAGE):
+    for method, path, (headers, body) in itertools.product(("GET", "POST"), TICK_PATHS, UNUSUAL_REQUESTS):
         answer = client.open(path, method=method, headers={"x-cron-secret": CRON_SECRET, **headers}, data=body)
-        stranger = client.open(path, method=method, headers={"x-cron-secret": "x" * 20, **headers}, data=body)
+        rejected = client.open(path, method=method, headers={"x-cron-secret": "x" * 20, **headers}, data=body)
 
         assert (answer.status_code, answer.json["success"]) == (200, True), (method, path, headers)
-        assert stranger.status_code in {401, 413}, (method, path, headers)
+        assert rejected.status_code in {401, 413}, (method, path, headers)
 
 
 def test_a_tick_without_a_valid_secret_is_rejected(client):
-    for path, headers in itertools.product(PINGS, WITHOUT_SECRET):
+    for path, headers in itertools.product(TICK_PATHS, WITHOUT_SECRET):
         answer = client.post(path, headers=headers, data=b"x")
 
         assert (answer.status_code, answer.json["code"]) == (401, "unauthorized"), headers
 
 
 def test_an_unknown_calendar_address_is_not_found(shared_client):
-    for method, secret in itertools.product(("GET", "HEAD"), NO_CALENDARS):
+    for method, secret in itertools.product(("GET", "HEAD"), UNKNOWN_CALENDARS):
         assert shared_client.open(f"/calendar/{secret}.ics", method=method).status_code == 404, secret

@@ -1,4 +1,4 @@
-"""Facts and conditions over HTTP."""
+"""The routes of `/api/v1/facts`, and conditions of actions."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def test_a_fact_of_another_team_is_indistinguishable_from_an_unknown_one(red, bl
     for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/history")):
         for query in ("", "?team_id=blue"):
             theirs = red(method, f"{ORDER}/state{path}{query}")
-            nobodys = red(method, f"{ORDER}/other{path}{query}")
-            assert theirs.status_code == nobodys.status_code == 404
-            assert theirs.text.replace("state", "other") == nobodys.text
+            unknown = red(method, f"{ORDER}/other{path}{query}")
+            assert theirs.status_code == unknown.status_code == 404
+            assert theirs.text.replace("state", "other") == unknown.text
     assert red("PUT", f"{ORDER}/state", {"value": 1, "team_id": "blue"}).status_code == 403
     assert blue("GET", f"{ORDER}/state").json["value"] == "approved"
 
@@ -130,12 +130,12 @@ def test_the_error_of_an_invalid_condition_or_follow_up_names_its_path(schedule,
 
 def test_an_action_of_another_team_cannot_be_waited_for(schedule, blue):
     theirs = blue("POST", "/actions", {"action_type": "test:welcome", "payload": ANN}).json["id"]
-    nobodys = theirs[:-4] + "0000"
+    unknown = theirs[:-4] + "0000"
 
-    answers = [schedule(after=[wanted]) for wanted in (theirs, nobodys)]
+    answers = [schedule(after=[wanted]) for wanted in (theirs, unknown)]
 
     assert {answer.status_code for answer in answers} == {400}
-    assert answers[0].text.replace(theirs, nobodys) == answers[1].text
+    assert answers[0].text.replace(theirs, unknown) == answers[1].text
 
 
 def test_only_an_admin_can_report_the_approval_of_another_token(client, connection, api):

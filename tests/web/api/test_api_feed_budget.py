@@ -1,4 +1,4 @@
-"""Feeds: evaluated within one budget, with skips and changes as calendar programs need them."""
+"""Calendar feeds: the evaluation budget, skipped dates, and changed events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.factories import set_clock
 
 NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
-#: A search for its next instant looks at ten thousand candidates.
+#: A rule that examines ten thousand candidates to find the next occurrence.
 SPARSE = "RRULE:FREQ=SECONDLY;INTERVAL=10007;BYHOUR=0,3,6,9,12,15,18,21;BYMINUTE=0;BYSECOND=0"
 
 

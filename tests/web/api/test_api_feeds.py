@@ -1,4 +1,4 @@
-"""`/api/v1/calendar/feeds`, and the calendar behind a private address."""
+"""The routes of `/api/v1/calendar/feeds`, and the iCalendar files of feeds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
 
 @pytest.fixture
 def feed(api, client, connection):
-    """Give a function that makes a feed and reads its calendar."""
+    """Return a function that creates a feed and returns the response with its calendar."""
     set_clock(connection, NOW)
 
     def read(**filters):
@@ -43,8 +43,8 @@ def events(response):
     return {str(one["summary"]): one for one in icalendar.Calendar.from_ical(response.data).walk("VEVENT")}
 
 
-def independently(response):
-    """Read the calendar with a library of other people."""
+def parsed_by_vobject(response):
+    """Parse the calendar with a second, independent library."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import vobject
@@ -62,10 +62,10 @@ def test_a_weekly_schedule_is_one_recurring_event_to_two_parsers(feed, schedule)
     assert event["rrule"].to_ical() == b"FREQ=WEEKLY;BYMINUTE=0;BYHOUR=9;BYDAY=MO"
     assert event.start.isoformat() == "2026-03-09T09:00:00+01:00"
     assert event["uid"] == f"schedule-{made['id']}@scheduled-actions"
-    other = independently(response)
+    other = parsed_by_vobject(response)
     assert other.vevent.uid.value == event["uid"]
     instants = other.vevent.getrruleset()[:4]
-    # The clocks change on 29 March: the meeting stays at nine.
+    # DST begins on 29 March; the local time does not change.
     assert [one.strftime("%m-%d %H:%M %z") for one in instants] == [
         "03-09 09:00 +0100",
         "03-16 09:00 +0100",
@@ -106,7 +106,7 @@ def test_a_feed_follows_the_text_format_of_icalendar(feed, schedule):
     assert b"REFRESH-INTERVAL;VALUE=DURATION:PT1H" in lines
     assert b"BEGIN:VTIMEZONE" in lines
     assert b"TZID:America/New_York" in lines
-    assert independently(response).vevent.summary.value == name
+    assert parsed_by_vobject(response).vevent.summary.value == name
 
 
 def test_a_schedule_that_occurs_too_often_is_left_out_and_named(feed, schedule):
@@ -230,7 +230,7 @@ def test_a_deadline_has_an_alarm_for_each_reminder(feed, deadline):
     assert event["uid"] == f"deadline-{deadline.id}@scheduled-actions"
     alarms = [one["trigger"].dt for one in event.walk("VALARM")]
     assert alarms == [timedelta(days=-4), timedelta(days=-1)]
-    other = independently(response)
+    other = parsed_by_vobject(response)
     assert [one.trigger.value for one in other.vevent.valarm_list] == alarms
     assert str(other.vevent.uid.value) == str(event["uid"])
 

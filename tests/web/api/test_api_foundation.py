@@ -1,4 +1,4 @@
-"""The one way into the management API: paths and methods, bodies and queries, and what is never answered."""
+"""The parts that all routes of the management API share: paths, methods, bodies, queries and server errors."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ def test_the_name_of_an_unknown_field_is_shortened_and_escaped(shared_api):
     assert len(response.data) < 1000
 
 
-# -- what stands behind the question mark ------------------------------------------------------------------------------
+# -- queries -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_flag_is_true_or_false(shared_api, query):
     assert shared_api("PATCH", f"/actions/{UNKNOWN}?{query}", {}).status_code == 400
 
 
-# -- what is wrong here, not there -------------------------------------------------------------------------------------
+# -- server errors -----------------------------------------------------------------------------------------------------
 
 
 def test_an_unavailable_database_returns_503_with_retry_after(api, admin, database_url):
@@ -410,7 +410,7 @@ def test_an_error_of_a_constraint_does_not_contain_the_statement(api, connection
     ],
 )
 def test_each_database_error_has_its_status_and_code(api, connection, error, status, code):
-    """Raised inside the function that every action comes in by."""
+    """A trigger raises the error in the SQL function that inserts the action."""
     connection.execute(
         "create function refuse() returns trigger language plpgsql as"
         f" $$ begin raise exception 'refused' using errcode = '{error.sqlstate}'; end $$;"

@@ -1,4 +1,4 @@
-"""Idempotency-Key: the same request, sent again, is carried out once and answered the same."""
+"""Idempotency-Key: a repeated request is executed once, and gets the same response."""
 
 from __future__ import annotations
 
@@ -136,11 +136,11 @@ def test_one_of_several_concurrent_requests_is_executed_and_all_get_its_response
     barrier = threading.Barrier(8)
     answers = []
 
-    def ask():
+    def send():
         barrier.wait(20)
         answers.append(Api(client.application.test_client(), ADMIN_TOKEN)("POST", "/actions", NEW, headers=KEY))
 
-    threads = [threading.Thread(target=ask) for _ in range(8)]
+    threads = [threading.Thread(target=send) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -155,12 +155,12 @@ def test_one_of_several_concurrent_requests_is_executed_and_all_get_its_response
 def test_a_second_request_waits_for_the_first_and_is_executed_if_the_first_fails(client, connection, database_url):
     answers = []
 
-    def ask():
+    def send():
         answers.append(Api(client, ADMIN_TOKEN)("POST", "/actions", NEW, headers=KEY).status_code)
 
     with psycopg.connect(database_url) as first:
         first.execute("insert into scheduled_action_idempotency_keys (scope, key, digest) values ('', 'order-42', 'x')")
-        second = threading.Thread(target=ask)
+        second = threading.Thread(target=send)
         second.start()
         wait_until(lambda: is_waiting(connection))
         first.rollback()

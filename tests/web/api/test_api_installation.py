@@ -1,4 +1,4 @@
-"""`/api/v1/action-types` and `/api/v1/ticks`."""
+"""The routes `/api/v1/action-types` and `/api/v1/ticks`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Order:
 def ship(payload: Order):
     """Ship an order.
 
-    More is not told.
+    This line is not part of the description.
     """
 
 
 @action("order:weigh")
-def weigh(payload: Missing):  # noqa: F821 - that is what is asked
+def weigh(payload: Missing):  # noqa: F821 - the test needs a handler that cannot be loaded
     """Weigh one."""
 
 
@@ -73,7 +73,7 @@ def test_an_unloadable_handler_is_listed_with_the_reason(api):
 
 
 def tick(connection, number, **columns):
-    """Insert a tick that began `number` minutes ago; return its id as text."""
+    """Insert a tick that started `number` minutes ago; return its id as a string."""
     tick_id = UUID(int=number)
     now = database_now(connection)
     values = {
@@ -118,11 +118,11 @@ def test_pages_of_ticks_are_complete_if_several_ticks_started_at_once(api, conne
 
 def test_a_finished_tick_is_listed(api):
     client = api.client
-    told = client.post("/cron/process", headers={"x-cron-secret": CRON_SECRET, "User-Agent": "pinger"}).json
+    report = client.post("/cron/process", headers={"x-cron-secret": CRON_SECRET, "User-Agent": "pinger"}).json
 
     (listed,) = api("GET", "/ticks").json["ticks"]
 
-    assert (listed["id"], listed["caller"], listed["outcome"]) == (told["tick_id"], "pinger", "finished")
+    assert (listed["id"], listed["caller"], listed["outcome"]) == (report["tick_id"], "pinger", "finished")
 
 
 @pytest.mark.parametrize("cursor", ["x", "1", f"1_{'x' * 36}", f"{'9' * 18}_{UUID(int=1)}", f"-1_{UUID(int=1)}"])

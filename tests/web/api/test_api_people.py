@@ -1,4 +1,4 @@
-"""Notices and local time over HTTP."""
+"""The routes `/api/v1/notifications` and `/api/v1/local-actions`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_repeated_request_with_a_key_notifies_people_once(api):
 
 
 @pytest.mark.parametrize(
-    ("changes", "status", "told"),
+    ("changes", "status", "text"),
     [
         ({"recipients": []}, 400, "recipients"),
         ({"recipients": ["ann"]}, 400, "recipients"),
@@ -66,10 +66,10 @@ def test_a_repeated_request_with_a_key_notifies_people_once(api):
         ({"recipients": ["role:odd"]}, 503, "the resolver raised TypeError"),
     ],
 )
-def test_an_invalid_notification_is_rejected(api, changes, status, told):
+def test_an_invalid_notification_is_rejected(api, changes, status, text):
     answer = api("POST", "/notifications", {"recipients": ["ann@example.org"], "text": "Hello"} | changes)
 
-    assert (answer.status_code, told in answer.text) == (status, True), answer.text
+    assert (answer.status_code, text in answer.text) == (status, True), answer.text
     assert "secret-token" not in answer.text
     assert api("GET", "/actions").json["actions"] == []
 
@@ -92,7 +92,7 @@ def test_local_actions_are_due_in_the_time_zone_of_each_user(api):
 
 
 @pytest.mark.parametrize(
-    ("changes", "status", "told"),
+    ("changes", "status", "text"),
     [
         ({"local_time": "nine"}, 400, "local_time"),
         ({"users": [{"user_id": "ann", "timezone": "Mars"}]}, 400, "timezone"),
@@ -102,10 +102,10 @@ def test_local_actions_are_due_in_the_time_zone_of_each_user(api):
         ({"action_type": "test:nothing"}, 422, "test:nothing"),
     ],
 )
-def test_invalid_local_actions_are_rejected_for_all_users(api, changes, status, told):
+def test_invalid_local_actions_are_rejected_for_all_users(api, changes, status, text):
     answer = api("POST", "/local-actions", LOCAL | changes)
 
-    assert (answer.status_code, told in answer.text) == (status, True), answer.text
+    assert (answer.status_code, text in answer.text) == (status, True), answer.text
     assert api("GET", "/actions").json["actions"] == []
 
 

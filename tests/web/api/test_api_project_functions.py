@@ -1,4 +1,4 @@
-"""Functions of the project that requests call have a time limit, and run outside the request's transaction."""
+"""The time limit of project functions that requests call."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def hanging():
-    """Return a rule that hangs while its `hangs` event is not set, and takes `seconds` each time."""
+    """Yield a rule that takes `seconds` per call, and then hangs until its event `released` is set."""
 
     @next_occurrence("steps")
     def steps(moment):
         time.sleep(steps.seconds)
-        steps.goes_on.wait(PATIENCE)
+        steps.released.wait(PATIENCE)
         return moment + HOUR
 
-    steps.goes_on, steps.seconds = threading.Event(), 0
+    steps.released, steps.seconds = threading.Event(), 0
     yield steps
-    steps.goes_on.set()
+    steps.released.set()
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_request_with_a_hanging_function_times_out(api, hanging, request_of):
 
 
 def test_the_calls_of_one_request_share_a_limit_of_four_timeouts(api, hanging):
-    hanging.goes_on.set()
+    hanging.released.set()
     hanging.seconds = 0.1
 
     before = time.monotonic()

@@ -1,4 +1,4 @@
-"""Who may do what, written down: every address there is, and the least role that opens it."""
+"""The access rules of all paths: the role that each route and page requires."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.web.conftest import Api, application
 from tests.web.dashboard.conftest import Person
 
 UNKNOWN = "0197a000-0000-7000-8000-00000000ffff"
-#: What the application answers to at all. What is not of the two families below decides for itself who may.
+#: All paths of the application, with the required credentials.
 ADDRESSES = {
     "/static/<path:filename>": "Flask's own",
     "/cron/process": "CRON_SECRET",
@@ -110,7 +110,7 @@ API = {
         POST /tokens
     """,
 }
-#: Pages that look at something; every other page is, or leads to, a change, and is for operators.
+#: Pages that only show data, for viewers. Every other page makes or prepares a change, and requires an operator.
 LOOKING = {
     "/",
     "/action-types",
@@ -138,7 +138,7 @@ def runtime(a_runtime):
     return a_runtime(SCHEDULED_ACTIONS_ENCRYPTION_KEY=Fernet.generate_key().decode())
 
 
-def decided(role):
+def routes_of(role):
     return {tuple(line.split()) for line in API[role].splitlines() if line.strip()}
 
 
@@ -154,7 +154,7 @@ def test_every_path_of_the_application_has_a_listed_access_rule(runtime):
 
 @pytest.mark.parametrize("role", list(Role))
 def test_each_route_requires_the_listed_role(role):
-    assert {(route.method, route.path) for route in ROUTES if route.role is role} == decided(role)
+    assert {(route.method, route.path) for route in ROUTES if route.role is role} == routes_of(role)
 
 
 def test_each_page_requires_the_listed_role():
@@ -170,7 +170,7 @@ def test_a_token_can_call_only_the_routes_of_its_role(client, connection, role, 
     api = Api(client, secret)
 
     for least in Role:
-        for method, path in sorted(decided(least)):
+        for method, path in sorted(routes_of(least)):
             status = api(method, filled(path)).status_code
             if not role.includes(least):
                 assert status == 403, (method, path)
@@ -189,7 +189,7 @@ def test_every_route_rejects_an_invalid_token(client, connection, why):
         tokens.revoke(connection, token.id)
     shown = {"unknown": f"{secret[:-4]}zzzz", "none": None}.get(why, secret)
 
-    for number, (method, path) in enumerate(sorted({one for role in Role for one in decided(role)})):
+    for number, (method, path) in enumerate(sorted({one for role in Role for one in routes_of(role)})):
         answer = Api(client, shown)(method, filled(path), environ_overrides={"REMOTE_ADDR": f"10.0.0.{number}"})
         assert (answer.status_code, answer.json["code"]) == (401, "unauthorized"), (method, path)
 

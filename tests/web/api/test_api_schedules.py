@@ -1,4 +1,4 @@
-"""Schedules over HTTP: from a preview to a removal, and every refusal in words."""
+"""The routes of `/api/v1/schedules`: the life cycle of a schedule, previews and errors."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def test_a_change_with_the_etag_of_an_earlier_version_is_rejected(api):
 
     assert api("PATCH", "/schedules/report", {"remaining": 4}).status_code == 200
     stale = [api(method, path, body, headers=seen) for method, path, body in requests]
-    unharmed = api("GET", "/schedules/report")
+    unchanged = api("GET", "/schedules/report")
     fresh = [api(*requests.pop(), headers={"If-Match": stale[0].headers["ETag"]})]
     while requests:
         fresh.append(api(*requests.pop(), headers={"If-Match": fresh[-1].headers["ETag"]}))
 
     assert [(one.status_code, one.json["code"]) for one in stale] == [(412, "precondition_failed")] * 4
-    assert {one.headers["ETag"] for one in stale} == {unharmed.headers["ETag"]}
-    assert (unharmed.json["remaining"], unharmed.json["status"]) == (4, "active")
+    assert {one.headers["ETag"] for one in stale} == {unchanged.headers["ETag"]}
+    assert (unchanged.json["remaining"], unchanged.json["status"]) == (4, "active")
     assert [one.status_code for one in fresh] == [200] * 4
     assert [one.json["status"] for one in fresh] == ["active", "paused", "active", "active"]
     assert api("PATCH", "/schedules/report", {"remaining": 2}, headers=seen).status_code == 404
@@ -127,14 +127,14 @@ def test_a_schedule_is_paused_resumed_skipped_run_and_backfilled(api, connection
     skipped = api("POST", f"{path}/skip").json
     extra = api("POST", f"{path}/run")
     past = {"from": (NOW - 3 * DAY).isoformat(), "to": NOW.isoformat()}
-    made_up = api("POST", f"{path}/backfill", past).json
+    backfilled = api("POST", f"{path}/backfill", past).json
 
     assert (paused["status"], paused["status_reason"], paused["upcoming"]) == ("paused", "the printer is broken", [])
     assert resumed["next_occurrence_at"] == "2026-03-05T12:00:00Z"
     assert (skipped["next_occurrence_at"], skipped["skipped"]) == ("2026-03-06T12:00:00Z", 1)
     assert (extra.status_code, len(extra.json["ids"])) == (201, 1)
-    assert len(made_up["ids"]) == 4
-    assert api("GET", f"/actions/{made_up['ids'][0]}").json["schedule_id"] == schedule["id"]
+    assert len(backfilled["ids"]) == 4
+    assert api("GET", f"/actions/{backfilled['ids'][0]}").json["schedule_id"] == schedule["id"]
 
 
 def test_schedules_are_listed_in_pages_newest_first(api):
@@ -175,7 +175,7 @@ def test_the_documented_examples_of_each_kind_can_be_previewed_and_scheduled(a_r
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "code", "said"),
+    ("body", "status", "code", "text"),
     [
         ({"recurrence": "0 25 * * *"}, 400, "recurrence_invalid", "field 2, hour: 25 is not in 0"),
         ({"recurrence": "0 0 30 2 *"}, 400, "never_occurs", "30"),
@@ -189,13 +189,13 @@ def test_the_documented_examples_of_each_kind_can_be_previewed_and_scheduled(a_r
         ({"delay": 5, "scheduled_at": "2026-03-05T00:00:00Z"}, 400, "fields_invalid", "delay"),
     ],
 )
-def test_an_invalid_schedule_is_rejected_with_a_specific_error(api, body, status, code, said):
+def test_an_invalid_schedule_is_rejected_with_a_specific_error(api, body, status, code, text):
     given = {"action_type": "test:run", "payload": {}, "recurrence": "daily"} | body
 
     response = api("POST", "/schedules", given)
 
     assert (response.status_code, response.json["code"]) == (status, code)
-    assert said in response.text
+    assert text in response.text
     assert api("GET", "/schedules").json["schedules"] == []
 
 

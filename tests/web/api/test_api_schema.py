@@ -57,11 +57,11 @@ _RULE = {"recurrence_invalid": r"recurrence|skip[.].*", "never_occurs": "recurre
 _PAYLOAD = {
     "payload_invalid": "payload.*", "too_large": "payload.*|metadata", "unknown_action_type": r"(.*[.])?action_type",
 }  # fmt: skip
-#: Errors of data that matches the schema but is invalid in meaning: by path, the codes and the fields they name.
-MEANT: dict[str, dict[str, str]] = {
+#: Semantic errors of data that matches the schema, by operation: the codes, and patterns of the fields that they name.
+SEMANTIC_ERRORS: dict[str, dict[str, str]] = {
     "POST /api/v1/actions(/batch)?|PATCH /api/v1/actions/{id}": {
         **_PAYLOAD,
-        "fields_invalid": r"(actions[.][0-9]+[.])?scheduled_at",  # a wall time, and no zone
+        "fields_invalid": r"(actions[.][0-9]+[.])?scheduled_at",  # a local time without a time zone
         "invalid_argument": r"(actions[.][0-9]+[.])?(condition.*|scheduled_at|dedup_key|on_(success|failure).*)",
         "follow_up_invalid": r"(actions[.][0-9]+[.])?on_(success|failure).*",
         "refused_by_database": r"(actions[.][0-9]+[.])?(after|scheduled_at)",
@@ -76,7 +76,7 @@ MEANT: dict[str, dict[str, str]] = {
     },
     "POST /api/v1/schedules/{id}/backfill": {"invalid_argument": "from|to"},
     "POST /api/v1/deadlines(/{id}/preview)?|PATCH /api/v1/deadlines/{id}": {
-        "fields_invalid": "target",  # null: it cannot be taken back
+        "fields_invalid": "target",  # it cannot be null
         **_PAYLOAD,
         "recurrence_invalid": r"recurrence|calendar[.].*|reminders|escalation[.]interval",
         "never_occurs": r"recurrence|reminders|escalation[.]interval",
@@ -138,8 +138,8 @@ def named_in(part: Any) -> set[str]:
     return set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(part)))
 
 
-def knowing(document: dict[str, Any], ids: dict[str, list[str]], *, only: bool) -> dict[str, Any]:
-    """Return the document in which what is asked has the values that are known here; others, too, unless `only`."""
+def with_known_values(document: dict[str, Any], ids: dict[str, list[str]], *, only: bool) -> dict[str, Any]:
+    """Extend the schemas of requests with known values and ids; with `only`, known fields have only those values."""
     schemas = document["components"]["schemas"]
     answered, new = set(), {"Problem"}
     while new:
@@ -147,7 +147,7 @@ def knowing(document: dict[str, Any], ids: dict[str, list[str]], *, only: bool) 
         new = named_in([schemas[name] for name in answered]) - answered
         new |= named_in([one["responses"] for path in document["paths"].values() for one in path.values()]) - answered
     for name in schemas.keys() - answered:
-        schemas[name] = _knowing(schemas[name], only=only)
+        schemas[name] = _with_known_values(schemas[name], only=only)
     for path, operations in document["paths"].items():
         there = next((ids[part] for part in ids if path.startswith(f"/api/v1{part}/{{id}}")), None)
         for parameter in (one for operation in operations.values() for one in operation.get("parameters", ())):
@@ -156,54 +156,56 @@ def knowing(document: dict[str, Any], ids: dict[str, list[str]], *, only: bool) 
     return document
 
 
-def _knowing(part: Any, *, only: bool) -> Any:
+def _with_known_values(part: Any, *, only: bool) -> Any:
     match part:
         case list():
-            return [_knowing(one, only=only) for one in part]
+            return [_with_known_values(one, only=only) for one in part]
         case {"properties": dict(properties), **others}:
-            told = {name: _knowing(schema, only=only) for name, schema in properties.items()}
-            # A filter may name what is not there.
+            extended = {name: _with_known_values(schema, only=only) for name, schema in properties.items()}
+            # A filter may have an unknown action type.
             for name in properties.keys() & KNOWN.keys() - ({"action_type"} if "payload" not in properties else set()):
                 kinds = [
                     {"enum": KNOWN[name]},
-                    *(one for one in told[name].get("anyOf", ()) if one == {"type": "null"}),
+                    *(one for one in extended[name].get("anyOf", ()) if one == {"type": "null"}),
                 ]
-                told[name] = {"anyOf": kinds if only else [*kinds, told[name]]}
-            return {**_knowing(others, only=only), "properties": told}
+                extended[name] = {"anyOf": kinds if only else [*kinds, extended[name]]}
+            return {**_with_known_values(others, only=only), "properties": extended}
         case dict():
-            return {name: _knowing(one, only=only) for name, one in part.items()}
+            return {name: _with_known_values(one, only=only) for name, one in part.items()}
         case _:
             return part
 
 
 @schemathesis.check
 def valid_data_is_accepted_or_has_a_semantic_error(ctx: Any, response: Any, case: Case) -> None:
-    """A refusal of what the schema takes has a code that is known to be of meaning there, and names the field."""
+    """Check that a rejected request that matches the schema has a listed code, and names a listed field."""
     if not is_valid(case) or response.status_code not in {400, 405, 406, 413, 415, 422}:
         return
-    told = response.json()
-    meant = next((codes for path, codes in MEANT.items() if re.fullmatch(path, case.operation.label)), {})
-    named = [one["field"] for one in told.get("errors", ())]
-    assert told["code"] in meant, f"{told['code']} is none of {sorted(meant)}"
-    assert any(re.fullmatch(meant[told["code"]], field) for field in named), f"{named} is not {meant[told['code']]}"
+    problem = response.json()
+    meant = next((codes for path, codes in SEMANTIC_ERRORS.items() if re.fullmatch(path, case.operation.label)), {})
+    named = [one["field"] for one in problem.get("errors", ())]
+    assert problem["code"] in meant, f"{problem['code']} is not in {sorted(meant)}"
+    assert any(re.fullmatch(meant[problem["code"]], field) for field in named), (
+        f"{named} is not {meant[problem['code']]}"
+    )
 
 
 def is_valid(case: Case | None) -> bool:
-    """Whether a request is as the schema wants it."""
+    """Return whether a request matches the schema."""
     return case is not None and case.meta is not None and case.meta.generation.mode.is_positive
 
 
 def test_every_code_of_a_semantic_error_is_documented():
     documented = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
 
-    for code in {code for codes in MEANT.values() for code in codes}:
+    for code in {code for codes in SEMANTIC_ERRORS.values() for code in codes}:
         assert f"| `{code}` |" in documented
 
 
-#: The paths that are asked apart from the others; and a tick does more than it is asked for.
+#: The paths that other parameters of the test have, and ticks, which change more than the requested resource.
 ELSEWHERE = "(/actions|/batch|/cron/process|/calendar|/notifications|/local-actions)$|/webhooks/|/schedules|/deadlines"
-#: What is there, so that `{id}` is as often the id of something as not.
-THERE: dict[str, dict[str, Any]] = {
+#: Requests that create resources, so that about half of the ids in paths exist.
+CREATING: dict[str, dict[str, Any]] = {
     "/actions": {"action_type": "test:take", "payload": {}, "delay": "P1D"},
     "/schedules": {"action_type": "test:take", "payload": {}, "recurrence": "daily"},
     "/deadlines": {"target": {"type": "a", "id": "1"}, "delay": "P90D", "reminders": ["1 day before"],
@@ -231,17 +233,17 @@ def made(address: str, path: str, body: dict[str, Any]) -> str:
     ids=["actions", "batch", "webhooks", "schedules", "deadlines", "people", "the others"],
 )  # fmt: skip
 def test_requests_generated_from_the_document_get_only_documented_responses(address, paths):
-    ids = {path: [made(address, path, body) for _ in range(12)] for path, body in THERE.items()}
+    ids = {path: [made(address, path, body) for _ in range(12)] for path, body in CREATING.items()}
     asked, done, found = set(), set(), []
 
-    # Each value of each field among values that are known here; then whatever the document lets through.
+    # First each value of each field, combined with known values; then all values that the document allows.
     for is_first, phases in ((True, ("examples", "coverage", "stateful")), (False, ("fuzzing",))):
         document = requests.get(f"{address}/openapi.json", timeout=60).json()
         enabled = {phase: {"enabled": phase in phases} for phase in ("examples", "coverage", "stateful", "fuzzing")}
-        # The document alone says what is valid: no phase guesses it from the texts of errors.
+        # Only the document determines valid values: no phase derives them from the texts of errors.
         enabled["fuzzing"]["error-feedback"] = {"enabled": False}
         config = SchemathesisConfig.from_dict(SETTINGS | {"base-url": address, "phases": enabled})
-        schema = schemathesis.openapi.from_dict(knowing(document, ids, only=is_first), config=config)
+        schema = schemathesis.openapi.from_dict(with_known_values(document, ids, only=is_first), config=config)
         for event in from_schema(schema.include(path_regex=paths)).execute():
             match event:
                 case events.ScenarioFinished(recorder=recorder):
@@ -262,5 +264,5 @@ def test_requests_generated_from_the_document_get_only_documented_responses(addr
                     found.append(str(event))
 
     assert found == []
-    # What each meets depends on what came before (all may be cancelled by then): most of them are carried out.
+    # The success of a request depends on earlier ones, which may have cancelled all actions; most operations succeed.
     assert 2 * len(done) > len(asked) > 0

@@ -1,4 +1,4 @@
-"""A team sees and touches its own alone: another team's id answers exactly as one that never was."""
+"""Teams in the routes of actions: an id of another team gets the same response as an unknown id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduled_actions.operations import tokens
 from scheduled_actions.web.api.dispatch import ROUTES
 from tests.factories import database_now, insert
 
-#: What makes each route with an id do something, for the id of an action that is there.
+#: Bodies and queries with which the routes of an existing action make a change.
 BODIES = {"PATCH": {"priority": 5, "force": True}}
 QUERIES = ["", "?force=true"]
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"]
@@ -19,7 +19,7 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 
 @pytest.fixture
 def blue_ids(connection):
-    """Give what team blue has: an action of each status, a token."""
+    """Return the ids of the resources of team blue: an action of each status, and a token."""
     now = database_now(connection)
     ids = {}
     for status in Status:
@@ -39,7 +39,7 @@ def blue_ids(connection):
 
 
 def everything(connection):
-    """Return all that a request could have changed."""
+    """Return all rows that a request could have changed."""
     tables = ("scheduled_actions", "scheduled_action_tokens", "scheduled_action_idempotency_keys")
     return [
         connection.execute(f"select to_jsonb(t) - 'last_used_at' from {table} t order by 1").fetchall()
@@ -48,14 +48,14 @@ def everything(connection):
 
 
 def answer(caller, method, path, wanted):
-    """Return all of an answer but the id in it."""
+    """Return the status, headers and body of a response, with its id replaced."""
     response = caller(method, path.replace("{id}", str(wanted)), BODIES.get(method))
     headers = {name: value for name, value in response.headers.items() if name != "Content-Length"}
     return response.status_code, headers, response.text.replace(str(wanted), "<id>")
 
 
 def routed(path):
-    """Return the methods that a path answers, with `HEAD`."""
+    """Return the methods of the routes of a path, including `HEAD`."""
     methods = {route.method for route in ROUTES if route.path == path}
     return methods | ({"HEAD"} if "GET" in methods else set())
 
@@ -67,13 +67,13 @@ def test_an_id_of_another_team_is_indistinguishable_from_an_unknown_id(a_caller,
         before = everything(connection)
 
         for method in METHODS:
-            # Where no route is, all queries and ids are alike.
+            # Without a route, the query and the kind of id make no difference.
             is_routed = method in routed(path)
             ids = blue_ids if is_routed else {"pending": blue_ids["pending"]}
             for query in QUERIES if is_routed else QUERIES[:1]:
-                never_was = answer(red, method, path + query, uuid4())
+                unknown = answer(red, method, path + query, uuid4())
                 for what, blue_id in ids.items():
-                    assert answer(red, method, path + query, blue_id) == never_was, (role, method, query, what)
+                    assert answer(red, method, path + query, blue_id) == unknown, (role, method, query, what)
 
         assert everything(connection) == before
 
@@ -115,7 +115,7 @@ def test_lists_and_counts_exclude_other_teams(a_caller, connection, blue_ids, qu
         assert {value for value in counts.values() if isinstance(value, int)} == {0}
 
 
-def test_a_cursor_of_another_team_returns_no_rows_of_that_team(a_caller, blue_ids, connection):
+def test_a_page_after_a_cursor_has_no_rows_of_another_team(a_caller, blue_ids, connection):
     red = a_caller("viewer", "red")
     mine = insert(connection, team_id="red")
 

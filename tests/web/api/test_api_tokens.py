@@ -1,4 +1,4 @@
-"""`/api/v1/tokens`: make, list, revoke."""
+"""The routes of `/api/v1/tokens`: create, list and revoke tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that meet a row locked by another session, or a process without a free thread, are answered soon."""
+"""Requests for locked rows, and requests to a process without a free thread, get a response within seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduled_actions.registry import Registry
 from tests.factories import CRON_SECRET, database_now
 from tests.web.conftest import ADMIN_TOKEN, Api, application, run
 
-#: What a caller is promised is two seconds; a busy machine adds to them.
+#: Seconds: the documented limit is two; a busy machine needs longer.
 SOON = 5.0
 DEADLINE = {"target": {"type": "licence", "id": "42"}, "name": "renewal", "recipients": ["ann@example.org"]}
 
@@ -29,7 +29,7 @@ def runtime(a_runtime):
 
 @pytest.fixture
 def locked(api, connection, database_url):
-    """Give the ids of an action, a failed one, a schedule and a deadline whose rows another session has locked."""
+    """Yield the ids of a pending and a failed action, a schedule and a deadline; another session locks their rows."""
     due_at = database_now(connection) + timedelta(days=9)
     ids = {
         "action": api.schedule(delay="P1D")["id"],

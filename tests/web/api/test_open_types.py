@@ -1,4 +1,4 @@
-"""Which action types tokens may schedule: every field of every request body that can name one is checked."""
+"""The action types that tokens may schedule, in every field of every request body that can contain a type."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FAR_AWAY = datetime(2099, 1, 1, tzinfo=UTC)
 DUE = {"target": {"type": "licence", "id": "42"}, "due_at": FAR_AWAY.isoformat()}
 NEW = {"action_type": OPEN, "payload": {}}
 AUTO = {"auto_actions": [{"offset": "1 day before", **NEW}]}
-#: A request that succeeds, by the operation; `{id}` is what the fixture made for it.
+#: A body that succeeds, by operation; `{id}` is the id that `made_by_code` returns.
 BASES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/actions"): NEW,
     ("POST", "/actions/batch"): {"actions": [NEW]},
@@ -60,7 +60,7 @@ BASES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/deadlines/{id}/preview"): AUTO,
     ("POST", "/local-actions"): {**NEW, "local_time": "09:00", "users": [{"user_id": "ann"}]},
 }
-#: Fields that hold data, or that only filter by a type: they start no action.
+#: Fields with data, and operations whose type is only a filter: they start no action.
 DATA = {"metadata", "recipients", "to", "assign", "deputy", "$and", "$or", "$not", "headers", "moves"}
 FILTERS = {("POST", "/actions/retry"), ("POST", "/actions/cancel"), ("POST", "/calendar/feeds")}
 
@@ -68,7 +68,7 @@ FILTERS = {("POST", "/actions/retry"), ("POST", "/actions/cancel"), ("POST", "/c
 def free_fields(
     schema: dict[str, Any], schemas: dict[str, Any], path: tuple = (), within: tuple = ()
 ) -> Iterator[tuple]:
-    """Yield the path of each field of a body that is a type or any JSON."""
+    """Yield the path of each field of a body that is an action type or any JSON."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         if name == "JsonObject":
@@ -88,8 +88,8 @@ def free_fields(
         yield path
 
 
-def doors() -> list[tuple[str, str, tuple]]:
-    """Return every method, path and field that can start an action, as the OpenAPI document has them."""
+def action_fields() -> list[tuple[str, str, tuple]]:
+    """Return the method, path and field of each field in the OpenAPI document that can start an action."""
     described = document("https://example.com")
     found = []
     for path, operations in described["paths"].items():
@@ -105,11 +105,11 @@ def doors() -> list[tuple[str, str, tuple]]:
     return found
 
 
-DOORS = doors()
+FIELDS = action_fields()
 
 
 def filled(base: dict[str, Any], field: tuple, action_type: str) -> dict[str, Any]:
-    """Return a body in which that field starts an action of that type."""
+    """Return a body in which the field starts an action of the type."""
     body = deepcopy(base)
     *outer, last = field
     parent: Any = body
@@ -128,41 +128,41 @@ def filled(base: dict[str, Any], field: tuple, action_type: str) -> dict[str, An
                 parent["action_type"] = ROWS
             parent[last] = {"query": "carts", "action_type": action_type, "key": "id"}
         case "condition":
-            never = {"kind": "time_elapsed", "seconds": 9}
-            parent[last] = {"wait": never, "timeout": 1000, "on_timeout": {**NEW, "on_failure": [follow_up]}}
+            elapsed = {"kind": "time_elapsed", "seconds": 9}
+            parent[last] = {"wait": elapsed, "timeout": 1000, "on_timeout": {**NEW, "on_failure": [follow_up]}}
         case "on_success" | "on_failure":
             if last == 0:
                 parent.append({**NEW, "on_success": follow_up})
             else:
                 parent[last] = follow_up
         case name:
-            pytest.fail(f"{name} may hold actions, and nothing here knows how: say so in DATA, or write it here")
+            pytest.fail(f"{name} may contain actions: add it to DATA, or a case for it here")
     return body
 
 
 @pytest.fixture
 def runtime(a_runtime):
-    """Give a project with open, closed and internal types."""
+    """Return a project with open, closed and internal action types."""
     key = Fernet.generate_key().decode()
     return a_runtime(registry=Registry.of(*REGISTRY), SCHEDULED_ACTIONS_ENCRYPTION_KEY=key)
 
 
 @pytest.fixture
 def team(runtime, connection):
-    """Give an operator of team red."""
+    """Return the API with the token of an operator of team red."""
     _, secret = tokens.create(connection, name="red", role="operator", team_id="red")
     return Api(application(runtime).test_client(), secret)
 
 
 @pytest.fixture
 def operator(runtime, connection):
-    """Give an operator of all teams."""
+    """Return the API with the token of an operator of all teams."""
     _, secret = tokens.create(connection, name="all", role="operator")
     return Api(application(runtime).test_client(), secret)
 
 
 def made_by_code(runtime, path: str, action_type: str) -> str:
-    """Return the id of what application code made in team red for the routes of a path."""
+    """Create a resource of team red with application code, for the routes of a path; return its id."""
     if path.startswith("/schedules"):
         return str(runtime.schedules.schedule_recurring(action_type, {}, "daily", team_id="red").id)
     if path.startswith("/deadlines"):
@@ -178,23 +178,23 @@ def stored(connection) -> list[Any]:
     return [connection.execute(f"select to_jsonb(t) from {table} t order by id").fetchall() for table in tables]
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: " ".join(map(str, door)))
+@pytest.mark.parametrize("place", FIELDS, ids=lambda place: " ".join(map(str, place)))
 def test_every_field_with_an_action_type_accepts_only_types_that_are_open_to_the_token(
-    team, operator, runtime, connection, door
+    team, operator, runtime, connection, place
 ):
-    method, path, field = door
+    method, path, field = place
     base = BASES[method, path]
-    is_of_what_is_there = field == ("payload",) and method == "PATCH"
+    keeps_its_type = field == ("payload",) and method == "PATCH"
     for caller, action_type in ((team, CLOSED), (team, INTERNAL), (operator, INTERNAL)):
-        wanted = made_by_code(runtime, path, action_type if is_of_what_is_there else OPEN)
+        wanted = made_by_code(runtime, path, action_type if keeps_its_type else OPEN)
         before = stored(connection)
-        body = {**base, "payload": {}} if is_of_what_is_there else filled(base, field, action_type)
+        body = {**base, "payload": {}} if keeps_its_type else filled(base, field, action_type)
 
         answer = caller(method, path.replace("{id}", wanted), body)
 
         assert (answer.status_code, answer.json["code"]) == (403, "action_type_forbidden"), answer.text
         assert action_type in answer.json["detail"]
-        assert answer.json["errors"][0]["field"].endswith("payload" if is_of_what_is_there else "action_type")
+        assert answer.json["errors"][0]["field"].endswith("payload" if keeps_its_type else "action_type")
         assert stored(connection) == before
 
     for caller, action_type in ((team, OPEN), (operator, CLOSED)):
@@ -258,7 +258,7 @@ def test_a_team_can_emit_events_only_to_its_own_endpoints(team, operator, runtim
     ).id)  # fmt: skip
     assert team("PATCH", f"/actions/{mine}", {"payload": event | {"endpoint": theirs}}).status_code == 403
     assert emitted(operator, endpoint=of_all).status_code == 201
-    # The operator gets a mail of these.
+    # Only the package may emit this event: it notifies the operator by mail.
     of_ours = {emitted(caller, event="webhook:endpoint-disabled").status_code for caller in (team, operator)}
     assert of_ours == {403}
 

@@ -1,4 +1,4 @@
-"""Every list by pages: `next_cursor` is null on the last page, also when that is full."""
+"""The pages of every list: `next_cursor` is null on the last page, even if that page is full."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LISTS = {
     for path, methods in openapi.document("")["paths"].items()
     if "get" in methods and {"limit", "cursor"} <= {one["name"] for one in methods["get"].get("parameters", ())}
 }
-#: Three of each.
+#: The request that creates a row of each list, by the number of the row.
 MAKING = {
     "/actions": ("/actions", lambda n: {"action_type": "test:run", "payload": {"n": n}}),
     "/schedules": (
@@ -58,7 +58,7 @@ def api(a_runtime):
 
 
 def fill(api, connection, path):  # noqa: C901 - a case a list
-    """Put three rows in a list; return its path."""
+    """Create three rows of a list; return its path."""
     match path:
         case "/facts":
             for n in range(3):

@@ -1,4 +1,4 @@
-"""How far the requests of tokens reach: addresses, deputies, named channels, queries, and deadlines of other teams."""
+"""Limits of requests by tokens: addresses, deputies, named channels, queries, and deadlines of other teams."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def project(tmp_path, database_url, connection, mailbox):
 
 @pytest.fixture
 def callers(project, connection):
-    """Give an operator of team red, and one of all teams."""
+    """Return the API with the tokens of an operator of team red, and of an operator of all teams."""
     client = application(project).test_client()
     made = [tokens.create(connection, name=str(one), role="operator", team_id=one)[1] for one in ("red", None)]
     return [Api(client, secret) for secret in made]
@@ -108,8 +108,8 @@ def through_sql(connection, action_type, payload, *, team_id=None, condition=Non
 
 def test_a_guard_with_a_deadline_of_another_team_is_treated_as_unknown(project, connection, mailbox):
     due_at = datetime(2099, 1, 1, tzinfo=UTC)
-    told = {"reminders": ["1 day before"], "recipients": "ann@example.org", "team_id": "blue"}
-    theirs, _ = project.deadlines.set({**DUE, **told, "due_at": due_at})
+    notices = {"reminders": ["1 day before"], "recipients": "ann@example.org", "team_id": "blue"}
+    theirs, _ = project.deadlines.set({**DUE, **notices, "due_at": due_at})
 
     def notice(deadline_id):
         guard = {"deadline_id": deadline_id, "stage": "reminder:1 day before#1", "revision": 0}
@@ -211,7 +211,7 @@ def test_a_deadline_with_recipients_from_a_token_reaches_only_the_public_interne
 
 
 def test_a_team_can_use_only_channels_that_the_settings_open(team, operator, project, mailbox):
-    def told(caller, to):
+    def statuses_of(caller, to):
         deadline = caller("POST", "/deadlines", DUE | {"recipients": [to]})
         notice = caller("POST", "/notifications", {"recipients": [to], "text": "x"})
         return deadline.status_code, notice.status_code
@@ -220,9 +220,13 @@ def test_a_team_can_use_only_channels_that_the_settings_open(team, operator, pro
     assert "open to teams" in refused.json["detail"]
     unknown = team("POST", "/notifications", {"recipients": ["opz"], "text": "x"})
     assert refused.text.replace("ops", "opz") == unknown.text
-    assert (told(team, "ops"), told(team, "support"), told(operator, "ops")) == ((400, 400), (201, 201), (201, 201))
-    # The project's own code and its resolvers choose channels freely.
-    assert told(team, "role:oncall") == (201, 201)
+    assert (statuses_of(team, "ops"), statuses_of(team, "support"), statuses_of(operator, "ops")) == (
+        (400, 400),
+        (201, 201),
+        (201, 201),
+    )
+    # Application code and its resolvers can use every channel.
+    assert statuses_of(team, "role:oncall") == (201, 201)
     project.notifications.notify("ops", "of code", NoticeOptions(team_id="red"))
     project.processor.tick()
     assert sorted(mail["To"] for mail in mails(mailbox)) == ["ops@example.org"] * 3 + ["support@example.org"]

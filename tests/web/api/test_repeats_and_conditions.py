@@ -1,4 +1,4 @@
-"""Requests that are sent twice, and changes of what has changed since: derived from the OpenAPI document."""
+"""Idempotency-Key and If-Match: their effects, and the operations that accept them by the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ OPERATIONS = {
     for method, operation in methods.items()
     if path.startswith("/api/v1/") and "cron" not in path
 }
-#: A change that names no single object, and the end of a secret, which nothing may hold up.
+#: Changes that do not accept If-Match, with the reason.
 WITHOUT_IF_MATCH = {
     "POST /tokens/{id}/revoke": "revoking must always succeed",
     "POST /calendar/feeds/{id}/revoke": "revoking must always succeed",
 }
-#: POST that neither creates nor runs anything, or that does so in batches that each say where to go on.
+#: POST operations that do not accept an Idempotency-Key, with the reason.
 WITHOUT_KEY = {
     "POST /actions/cancel": "changes, in batches",
-    "POST /actions/retry": "in batches: what was retried no longer matches",
-    "POST /webhooks/deliveries/recover": "in batches: what was recovered no longer matches",
-    "POST /webhooks/endpoints/{id}/replay-missed": "in batches: nothing goes twice",
+    "POST /actions/retry": "in batches: retried actions no longer match",
+    "POST /webhooks/deliveries/recover": "in batches: recovered deliveries no longer match",
+    "POST /webhooks/endpoints/{id}/replay-missed": "in batches: no event is delivered twice",
     "POST /deadlines/move": "changes many",
     "POST /deadlines/preview": "reads",
     "POST /deadlines/{id}/preview": "reads",
     "POST /schedules/preview": "reads",
 }
-#: Changes of one object that are no creation: If-Match is what guards them, and a skip names the occurrence.
+#: Changes of one resource, which need no key: If-Match, or the id of the skipped occurrence, prevents a repetition.
 CHANGES = {
     f"POST /deadlines/{{id}}/{what}"
     for what in ("complete", "cancel", "move", "pause", "resume", "acknowledge", "reassign")
@@ -62,7 +62,7 @@ def api(a_runtime):
 
 
 def test_every_change_of_a_resource_accepts_if_match():
-    lacking = {
+    missing = {
         name
         for name, operation in OPERATIONS.items()
         if "{" in name
@@ -71,17 +71,17 @@ def test_every_change_of_a_resource_accepts_if_match():
         and not takes(operation, "If-Match")
     }
 
-    assert lacking == set()
+    assert missing == set()
 
 
 def test_every_post_that_creates_or_runs_accepts_an_idempotency_key():
-    lacking = {
+    missing = {
         name
         for name, operation in OPERATIONS.items()
         if name.startswith("POST ") and name not in {*WITHOUT_KEY, *CHANGES} and not takes(operation, "Idempotency-Key")
     }
 
-    assert lacking == set()
+    assert missing == set()
     assert {*WITHOUT_KEY, *CHANGES, *RUNS, *WITHOUT_IF_MATCH} <= OPERATIONS.keys()
 
 

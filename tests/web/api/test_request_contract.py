@@ -1,4 +1,4 @@
-"""What every request may rely on: statuses of refusals, and bodies of the wrong shape."""
+"""Statuses of rejected requests, malformed bodies, and the agreement of the OpenAPI document with the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks over HTTP: endpoints, deliveries, event types; and never another team's."""
+"""The routes of `/api/v1/webhooks`: endpoints, deliveries and event types, and their isolation by team."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def api(runtime):
 
 @pytest.fixture
 def of(runtime, api):
-    """Return a function that gives the API as a token of a role and a team sees it."""
+    """Return a function that creates a token of a role and a team, and returns the API with that token."""
 
     def make(role="operator", team_id=None):
         answered = api("POST", "/tokens", {"name": f"{role} of {team_id}", "role": role, "team_id": team_id or None}
@@ -136,7 +136,7 @@ def test_endpoints_are_listed_in_pages(api):
 def test_a_team_can_read_and_change_only_its_own_endpoints_and_deliveries(api, of, connection):
     blue, red = of("operator", "blue"), of("operator", "red")
     own = made(blue)
-    nobodys = made(api)
+    of_all = made(api)
     lose(connection, 2, endpoint=own["id"], team_id="blue")
     (delivery, _) = blue("GET", "/webhooks/deliveries").json["deliveries"]
 
@@ -148,7 +148,7 @@ def test_a_team_can_read_and_change_only_its_own_endpoints_and_deliveries(api, o
     assert red("GET", "/webhooks/deliveries?team_id=blue").json["deliveries"] == []
     since = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
     unknown = "0197a000-0000-7000-8000-000000000001"
-    for endpoint in (own["id"], nobodys["id"], unknown):
+    for endpoint in (own["id"], of_all["id"], unknown):
         path = f"/webhooks/endpoints/{endpoint}"
         for answered in (
             red("GET", path), red("PATCH", path, {"description": "mine"}), red("PATCH", path, {"enabled": True}),
