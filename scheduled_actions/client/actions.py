@@ -51,11 +51,11 @@ def schedule_action(
         scheduled_at: An aware datetime, a timedelta from now, or a naive datetime with `timezone`; None: now.
         timezone: IANA name, for a naive `scheduled_at`. A local time inside a DST gap moves forward by the gap.
         team_id: The team that owns the action; None: no team.
-        priority: Lower numbers run first.
+        priority: Actions with lower numbers run first.
         max_attempts: Maximum number of attempts, including the first; None: the handler's value, else the setting.
         retry: Retry policy: `Exponential`, `Linear`, `Delays`, its JSON form, or a list of seconds; None: the handler's
             policy, else the setting.
-        lock_group: Actions of a group (within a team) run one at a time, oldest first.
+        lock_group: Actions of a group (within a team) run one at a time, by priority, then by due time.
         lock_group_blocks: Whether the group waits while this action waits for a retry.
         dedup_key: The new action is merged into a pending action with the same key that was created within
             `dedup_window`. None: a key derived from the payload if the payload has `entity_id`.
@@ -65,14 +65,14 @@ def schedule_action(
         target: The entity that the action is about: `{"type": "invoice", "id": "42"}`.
         user_id: Id of the user that the action concerns.
         metadata: Stored with the action, not interpreted.
-        created_by: Who schedules the action; stored.
+        created_by: The creator, stored with the action.
         condition: Evaluated before each attempt; the action is skipped if the condition is not met. With
             `{"wait": condition, …}` the action waits, as in `schedule_when`.
         after: Ids of actions of the same team that must complete first.
         on_success: Actions to schedule in the transaction that completes this one: a mapping with the arguments of
             this function, or a list of such mappings.
         on_failure: Actions to schedule when this one fails permanently, in the same form.
-        connection: Your own psycopg connection: the insert joins your transaction.
+        connection: Your own psycopg connection, whose transaction the insert joins; None: a separate transaction.
 
     Raises:
         RequestError: The action type is unknown, or the payload or an argument is invalid; nothing was scheduled.
@@ -111,7 +111,7 @@ def schedule_actions(
 
     Args:
         new_actions: `NewAction` values, or mappings with the arguments of `schedule_action`.
-        connection: Your own psycopg connection: the insert joins your transaction.
+        connection: Your own psycopg connection, whose transaction the insert joins; None: a separate transaction.
 
     Raises:
         RequestError: An action is invalid, as for `schedule_action`; a note on the error contains the position of the
@@ -286,16 +286,16 @@ def emit_event(
     endpoint: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Scheduled:
-    """Send an event to the webhook endpoints with a matching pattern, with the next tick; return the event's action.
+    """Emit an event: the next tick sends it to webhook endpoints. Return its action's id, and whether it was merged.
 
     Args:
         event: `entity:verb`, such as `task:created`.
-        entity_id: Id of the entity. An event repeated within the dedup window is sent once, with the latest data.
+        entity_id: Id of the entity. Events that repeat within the dedup window are sent once, with the latest data.
         data: Any JSON.
         team_id: The team that owns the event; None: no team.
         endpoint: Id or name of the only endpoint that receives the event, regardless of its patterns; None: all
-            endpoints with a matching pattern.
-        connection: Your own psycopg connection: the insert joins your transaction.
+            endpoints that accept the type, the team and the data of the event.
+        connection: Your own psycopg connection, whose transaction the insert joins; None: a separate transaction.
 
     Raises:
         RequestError: The event is not `entity:verb`, or the data is not JSON; nothing was scheduled.
@@ -315,7 +315,7 @@ def get_action(action_id: UUID | str, *, team_id: str | None = None) -> Action:
 
 
 def explain_action(action_id: UUID | str, *, team_id: str | None = None) -> Explanation:
-    """Return an explanation of why an action has not run, or of how it ended.
+    """Explain why an action has not run, or how it ended.
 
     Args:
         action_id: The id of the action.
@@ -324,7 +324,7 @@ def explain_action(action_id: UUID | str, *, team_id: str | None = None) -> Expl
     Raises:
         UnknownAction: No action has that id (in that team).
     """
-    from scheduled_actions.operations.explain import service as explaining  # noqa: PLC0415 - few applications ask
+    from scheduled_actions.operations.explain import service as explaining  # noqa: PLC0415 - few applications use it
 
     return explaining.explain(runtime.current(), action_id, team_id=team_id)
 

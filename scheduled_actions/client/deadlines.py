@@ -1,4 +1,4 @@
-"""Set, change and list deadlines from application code, with the runtime of the process."""
+"""Create, change and list deadlines from application code, with the runtime of the process."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -59,8 +59,8 @@ def set_deadline(
         team_id: The team that owns the deadline; None: no team.
         name: Unique within the team among unresolved deadlines.
         metadata: Stored with the deadline, not interpreted.
-        created_by: Who sets the deadline; stored.
-        connection: Your own psycopg connection: the change joins your transaction.
+        created_by: The creator, stored with the deadline.
+        connection: Your own psycopg connection, whose transaction the change joins; None: a separate transaction.
 
     Raises:
         RequestError: An argument or a payload is invalid, or an action type has no handler; nothing was changed.

@@ -48,8 +48,8 @@ def notify(
         team_id: The team that owns the actions; None: no team.
         target: The entity that the message is about: `{"type": "invoice", "id": "42"}`.
         metadata: Stored with the actions, not interpreted.
-        created_by: Who sends the message; stored.
-        connection: Your own psycopg connection: the insert joins your transaction.
+        created_by: The sender, stored with the actions.
+        connection: Your own psycopg connection, whose transaction the insert joins; None: a separate transaction.
 
     Raises:
         InvalidArgument: A recipient or another argument is invalid; nothing was scheduled.
@@ -110,6 +110,8 @@ def schedule_local(
 ) -> list[UserSchedule]:
     """Create an action or a schedule for each user at a time of day in the user's time zone, for all users or none.
 
+    The results are in the order of the users.
+
     Args:
         action_type: Selects the handler.
         payload: The same for all users; `context.action.user_id` is the user.
@@ -147,11 +149,11 @@ def schedule_local(
         jitter_seconds: As for `schedule_recurring_action`; needs a recurrence.
         until: As for `schedule_recurring_action`; needs a recurrence.
         remaining: As for `schedule_recurring_action`; needs a recurrence.
-        connection: Your own psycopg connection: the insert joins your transaction.
+        connection: Your own psycopg connection, whose transaction the insert joins; None: a separate transaction.
 
     Raises:
-        RequestError: An argument is invalid, needs a recurrence or does not work with one, or the rule has a time of
-            day of its own; nothing was scheduled.
+        RequestError: An argument is invalid, needs a recurrence or does not work with one, or the rule contains its
+            own time of day; nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
     given: dict[str, Any] = {

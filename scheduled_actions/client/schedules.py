@@ -91,11 +91,12 @@ def schedule_recurring_action(
         user_id: Id of the user that the actions concern.
         metadata: Stored with each action, not interpreted.
         condition: Evaluated before each attempt; the occurrence is skipped if the condition is not met. With
-            `{"wait": condition, …}`, the occurrence waits; `overlap` applies to occurrences that are due meanwhile.
+            `{"wait": condition, …}`, the occurrence waits; `overlap` applies to occurrences that become due during the
+            wait.
         on_success: Actions to schedule when an occurrence completes: `{"action_type", "payload", …}`, or a list.
         on_failure: Actions to schedule when an occurrence fails permanently.
-        created_by: Who creates the schedule; stored.
-        connection: Your own psycopg connection: the change joins your transaction.
+        created_by: The creator, stored with the schedule.
+        connection: Your own psycopg connection, whose transaction the change joins; None: a separate transaction.
 
     Raises:
         RecurrenceInvalid: The rule is malformed, or never occurs (`NeverOccurs`); nothing was changed.
@@ -267,7 +268,7 @@ def run_schedule(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Scheduled:
-    """Run the action of a schedule now, in addition to its occurrences; see `schedules.operations.run_now`."""
+    """Schedule an additional run of a schedule that is due now; see `schedules.operations.run_now`."""
     return operations.run_now(runtime.current().schedules, schedule, by=by, team_id=team_id, connection=connection)
 
 
