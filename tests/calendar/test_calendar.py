@@ -1,4 +1,4 @@
-"""The calendar lists waiting actions, reminders, deadlines and forecast occurrences in one order."""
+"""The calendar lists pending actions, reminders, deadlines and forecast occurrences in one order."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_paused_deadline_is_marked_and_a_completed_one_is_left_out(project):
     assert [(one.title, one.status) for one in entries] == [("paused", "paused")]
 
 
-def test_a_dense_schedule_is_truncated_and_named(project):
+def test_the_forecast_of_a_dense_schedule_is_truncated_and_its_id_is_listed(project):
     dense = schedule_recurring_action("test:run", {}, "every minute")
 
     first = project.calendar.page(start=NOW + DAY, end=NOW + 2 * DAY, limit=10)
@@ -150,7 +150,7 @@ def test_a_dense_schedule_is_truncated_and_named(project):
     assert whole.entries[0].at == NOW + DAY
 
 
-def test_a_forecast_ends_where_the_schedule_does(project):
+def test_a_forecast_ends_with_the_schedule(project):
     schedule_recurring_action("test:run", {}, "daily", scheduled_at=NOW + DAY, remaining=3)
     schedule_recurring_action("test:run", {}, "daily", name="until", scheduled_at=NOW + DAY, until=NOW + 2 * DAY)
     schedule_recurring_action("test:run", {}, "PT1H", name="rolling", recurrence_type="rolling")
@@ -203,21 +203,21 @@ def test_a_schedule_with_an_invalid_rule_does_not_hide_others(project, connectio
         ({"user_id": "a\0b"}, "user_id"),
     ],
 )
-def test_an_invalid_argument_is_refused_by_name(project, arguments, name):
+def test_an_invalid_argument_is_rejected_by_name(project, arguments, name):
     with pytest.raises(InvalidArgument) as refusal:
         project.calendar.page(**arguments)
 
     assert refusal.value.name == name
 
 
-def plan_of(connection, name, parameters):
+def query_plan_of(connection, name, parameters):
     from tests.statements import statement
 
     rows = connection.execute(f"explain {statement(name)}", parameters).fetchall()
     return "\n".join(row[0] for row in rows)
 
 
-def test_both_statements_use_an_index_with_many_waiting_actions(project, connection):
+def test_both_statements_use_an_index_if_many_actions_are_pending(project, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, payload, scheduled_at, priority)"
         " select 'test:run', '{}', %s::timestamptz + make_interval(mins => n), n %% 3 from generate_series(1, 20000) n",
@@ -234,7 +234,9 @@ def test_both_statements_use_an_index_with_many_waiting_actions(project, connect
         "team_id": None, "user": None, "limit": 101,
     }  # fmt: skip
 
-    actions, deadlines = (plan_of(connection, f"calendar_{name}", parameters) for name in ("actions", "deadlines"))
+    actions, deadlines = (
+        query_plan_of(connection, f"calendar_{name}", parameters) for name in ("actions", "deadlines")
+    )
 
     assert "Seq Scan on scheduled_actions" not in actions
     assert "scheduled_actions_claim_free" in actions
@@ -261,7 +263,7 @@ def test_the_calendar_of_one_user_does_not_scan_other_users(project, connection)
         "team_id": None, "user": "u1400", "limit": 101,
     }  # fmt: skip
 
-    plans = [plan_of(connection, f"calendar_{name}_of_user", parameters) for name in ("actions", "deadlines")]
+    plans = [query_plan_of(connection, f"calendar_{name}_of_user", parameters) for name in ("actions", "deadlines")]
 
     assert "scheduled_actions_of_user" in plans[0]
     for plan in plans:

@@ -10,13 +10,13 @@ from scheduled_actions import action
 from tests.factories import NOW, projects, set_clock
 
 DAY = timedelta(days=1)
-#: A search for its next instant looks at ten thousand candidates.
+#: A search for its next occurrence evaluates ten thousand candidates.
 SPARSE = "RRULE:FREQ=SECONDLY;INTERVAL=10007;BYHOUR=0,3,6,9,12,15,18,21;BYMINUTE=0;BYSECOND=0"
 
 
 @pytest.fixture
 def project(database_url, connection):
-    """Return a project with one handler, on a clock that stands at NOW."""
+    """Return a project with one handler, with the clock set to NOW."""
     set_clock(connection, NOW)
 
     @action("test:run")
@@ -29,13 +29,13 @@ def project(database_url, connection):
 
 @pytest.fixture
 def hostile(project, connection):
-    """Return the ids of schedules whose stored rules take many steps, made before a usual one."""
+    """Return the ids of schedules whose stored rules take many steps."""
     made = [project.schedules.schedule_recurring("test:run", {}, "every 1 hour", name=f"h{n}") for n in range(30)]
     connection.execute("update scheduled_action_schedules set recurrence = %s, kind = 'rrule'", [SPARSE])
     return {one.id for one in made}
 
 
-def test_a_calendar_lists_other_schedules_and_names_those_over_budget(project, hostile):
+def test_a_calendar_forecasts_other_schedules_and_lists_those_over_budget(project, hostile):
     project.schedules.schedule_recurring("test:run", {}, "daily", name="backup")
 
     page = project.calendar.page(end=NOW + 9 * DAY)

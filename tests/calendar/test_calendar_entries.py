@@ -27,10 +27,10 @@ def test_entries_are_ordered_by_instant_then_by_source_then_by_id():
     )  # fmt: skip
     later = an_entry("deadlines", minutes=1)
 
-    entries, goes_on = merge([[deadline, later], [first, second], [forecast]], limit=4)
+    entries, has_more = merge([[deadline, later], [first, second], [forecast]], limit=4)
 
     assert entries == [deadline, first, second, forecast]
-    assert goes_on
+    assert has_more
     assert [one.is_forecast for one in entries] == [False, False, False, True]
 
 
@@ -43,14 +43,14 @@ def test_paging_by_places_lists_every_entry_once(rows, limit):
         (an_entry(source, minutes=minutes, number=number) for source, minutes, number in rows),
         key=lambda one: one.place,
     )
-    after, shown, goes_on = begin(NOW), [], True
-    while goes_on:
+    after, shown, has_more = begin(NOW), [], True
+    while has_more:
         sources = []
         for source in SOURCES:
             at, entry_id = after.parameters(source).values()
             mine = [one for one in everything if one.kind == KINDS[source]]
             sources.append([one for one in mine if (one.at, one.id) > (at, entry_id)])
-        entries, goes_on = merge(sources, limit=limit)
+        entries, has_more = merge(sources, limit=limit)
         shown += entries
         after = Place.parse(str(entries[-1].place)) if entries else after
 
@@ -63,6 +63,6 @@ def test_the_first_place_precedes_every_entry_at_its_instant():
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "2026-03-04T12:00:00~3~" + "0" * 32, "2026-13-04T12:00:00~1~" + "0" * 32])
-def test_an_invalid_cursor_is_refused(cursor):
+def test_an_invalid_cursor_is_rejected(cursor):
     with pytest.raises(InvalidArgument, match="next_cursor of the previous page"):
         Place.parse(cursor)

@@ -40,13 +40,13 @@ def test_another_library_reads_the_same_offsets(key):
         ("Asia/Kolkata", set()),
     ],
 )
-def test_changes_that_follow_a_rule_are_written_as_one(key, rules):
+def test_clock_changes_that_follow_a_rule_are_written_as_one_rule(key, rules):
     assert {line for line in written(key).splitlines() if line.startswith("RRULE")} == rules
     assert "RDATE" not in written(key)
 
 
-def test_changes_without_a_rule_are_listed():
-    # Ramadan moves through the year, and the clocks of Morocco with it.
+def test_clock_changes_without_a_rule_are_listed():
+    # The clocks of Morocco change for Ramadan, whose dates follow no yearly rule.
     assert "RDATE" in written("Africa/Casablanca")
 
 
@@ -54,7 +54,7 @@ def test_changes_without_a_rule_are_listed():
     "key",
     ["America/Sao_Paulo", "Europe/Istanbul", "America/Mexico_City", "America/New_York", "Europe/Berlin", "Asia/Amman"],
 )
-def test_a_series_from_before_a_change_of_rules_keeps_its_hours(key):
+def test_an_event_from_before_a_change_of_time_zone_rules_keeps_its_hours(key):
     first = datetime(2005, 3, 1, tzinfo=UTC)
     read, zone = tzical(io.StringIO(written(key, first))).get(key), ZoneInfo(key)
 

@@ -40,7 +40,7 @@ def test_an_equivalent_rrule_is_found(text, rule):
     assert form(text).rule == rule
 
 
-def test_the_start_is_on_the_rules_own_clock():
+def test_the_start_is_in_the_zone_that_the_rule_follows():
     found = form("0 9 * * 1", timezone="Europe/Berlin")
 
     assert found.start.isoformat() == "2026-01-12T09:00:00+01:00"
@@ -49,8 +49,8 @@ def test_the_start_is_on_the_rules_own_clock():
 @pytest.mark.parametrize(
     ("text", "timezone"),
     [
-        ("0 0 13 * 5", "UTC"),  # either day field: two rules in one
-        ("30 2 * * *", "America/New_York"),  # in the gap of March cron runs at 03:00, a calendar at 03:30
+        ("0 0 13 * 5", "UTC"),  # either day field may match: this needs two RRULEs
+        ("30 2 * * *", "America/New_York"),  # in the gap in March, cron runs at 03:00, a calendar at 03:30
         ("last business day of the month", "UTC"),
         ("every 90 minutes", "UTC"),
     ],
@@ -78,7 +78,7 @@ def test_the_end_becomes_count_or_until():
     assert form("daily", remaining=3).rule == "FREQ=DAILY;COUNT=3"
 
 
-def test_a_rule_with_skips_ends_where_its_exceptions_do():
+def test_a_rule_with_skips_ends_with_its_last_listed_exception():
     found = form("daily", skip={"dates": ["2026-01-07", "2026-06-30", "2027-01-07"]})
 
     assert found.rule == "FREQ=DAILY;UNTIL=20260714T090000Z"

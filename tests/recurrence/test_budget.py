@@ -1,4 +1,4 @@
-"""The budget of a recurrence: steps are counted, so the same rule gets the same answer on every machine."""
+"""The budget of a recurrence: steps are counted, so that a rule gives the same result on every machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduled_actions.recurrence.preview import preview
 from scheduled_actions.recurrence.skips.model import Skips
 
 ANCHOR = datetime(2026, 11, 21, 14, 7, 10, tzinfo=UTC)
-#: Its instants are days apart, and 10,000 of them behind ten thousand candidates each.
+#: Its occurrences are days apart, with about ten thousand candidates between them.
 SPARSE = "RRULE:FREQ=SECONDLY;INTERVAL=10007;BYHOUR=0,3,6,9,12,15,18,21;BYMINUTE=0;BYSECOND=0"
 QUARTERS = [
     {"from": f"{number // 4:02}:{number % 4 * 15:02}", "to": f"{(number + 1) // 4 % 24:02}:{(number + 1) % 4 * 15:02}"}
@@ -24,7 +24,7 @@ WORKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat"]
 
 
 def steps_of(text, *, answers=1, skips=None):
-    """Return the steps that compiling a rule and asking it for some answers takes."""
+    """Return the number of steps for compiling a rule and finding some of its occurrences."""
     budget = EvaluationBudget("the recurrence", steps=10 * STEPS)
     recurrence = compile_recurrence(text, anchor=ANCHOR, skips=skips, budget=budget)
     moment = ANCHOR
@@ -47,12 +47,12 @@ def test_a_common_rule_costs_few_steps_per_result(text):
     assert steps_of(text, answers=100) < 100 * 20
 
 
-def test_a_count_with_too_many_candidates_is_refused_with_the_limit():
+def test_a_count_with_too_many_candidates_is_rejected_with_the_limit():
     with pytest.raises(BudgetExceeded, match=r"the recurrence needs more than 100,000 steps to evaluate"):
         compile_recurrence(f"{SPARSE};COUNT=10000", anchor=ANCHOR)
 
 
-def test_a_preview_shows_what_was_reached_and_says_that_it_is_truncated():
+def test_a_preview_shows_the_occurrences_found_and_is_marked_as_truncated():
     found = preview(SPARSE, start=ANCHOR, count=1000)
 
     assert found["truncated"] is True
@@ -63,7 +63,7 @@ def test_a_preview_that_reached_the_end_is_not_truncated():
     assert "truncated" not in preview("daily", start=ANCHOR, count=1000)
 
 
-def test_windows_that_leave_nothing_open_are_detected_at_once():
+def test_windows_that_leave_no_time_open_are_detected_without_a_search():
     budget = EvaluationBudget("the recurrence")
 
     with pytest.raises(NeverOccurs, match="that is not skipped"):
@@ -120,10 +120,10 @@ def test_a_share_of_a_budget_spends_the_total():
 
 @pytest.mark.parametrize("rule", ["daily", "every 7 minutes", "0 9 * * 1", "RRULE:FREQ=DAILY;COUNT=3", "custom:never"])
 def test_an_outline_describes_the_recurrence_and_calls_no_function(rule):
-    asked = []
+    calls = []
 
     def called(at):
-        asked.append(at)
+        calls.append(at)
         return at + timedelta(days=1) if rule == "custom:never" else False
 
     functions = Functions(next={"never": called}, skip={"some": called})
@@ -136,9 +136,9 @@ def test_an_outline_describes_the_recurrence_and_calls_no_function(rule):
         "budget": EvaluationBudget("the recurrence"),
     }
 
-    said = outline(rule, **given)
-    assert asked == []
+    outlined = outline(rule, **given)
+    assert calls == []
 
     recurrence = compile_recurrence(rule, **given)
-    assert (said.kind, said.description) == (recurrence.kind, recurrence.description)
-    assert asked
+    assert (outlined.kind, outlined.description) == (recurrence.kind, recurrence.description)
+    assert calls

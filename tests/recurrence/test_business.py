@@ -59,7 +59,7 @@ def test_a_business_day_of_a_period_is_found(text, description, wanted):
     assert days(rule, len(wanted)) == wanted
 
 
-def test_the_time_of_day_is_the_anchors_unless_the_rule_names_one():
+def test_the_time_of_day_is_that_of_the_anchor_unless_the_rule_sets_one():
     (at_the_anchors,) = first(a_rule("last business day of the month"), 1)
     (at_its_own,) = first(a_rule("last business day of the month at 17:30"), 1)
 
@@ -116,7 +116,7 @@ def test_a_period_with_fewer_business_days_has_none():
     assert days(rule, 3) == ["2026-12-31", "2027-03-30", "2027-04-30"]
 
 
-def test_the_anchor_may_be_the_first_and_nothing_is_before_it():
+def test_the_anchor_may_be_the_first_occurrence_and_none_is_before_it():
     rule = a_rule("last business day of the month")
 
     assert rule.next_after(ANCHOR - MICROSECOND).at == ANCHOR
@@ -146,7 +146,7 @@ def test_a_calendar_without_business_days_never_occurs():
         ("last business day of the month at 25:00", '"25:00" is not a time of day'),
     ],
 )
-def test_an_invalid_business_day_is_refused_with_a_suggestion(text, problem):
+def test_an_invalid_business_day_is_rejected_with_a_suggestion(text, problem):
     with pytest.raises(RecurrenceInvalid) as caught:
         a_rule(text)
 
@@ -162,7 +162,7 @@ def test_an_invalid_business_day_is_refused_with_a_suggestion(text, problem):
     st.integers(-10, 700),
 )
 @settings(max_examples=60, derandomize=True, deadline=None)
-def test_the_search_gives_what_counting_the_days_of_each_period_gives(number, is_from_end, period, off, distance):
+def test_a_search_gives_the_same_days_as_counting_through_each_period(number, is_from_end, period, off, distance):
     start = date(2026, 1, 1)
     named = [(start + timedelta(days=n)).isoformat() for n in off]
     words, months = period

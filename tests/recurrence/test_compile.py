@@ -32,13 +32,13 @@ def compiled(text="daily", anchor=ANCHOR, timezone=NEW_YORK, **options):
 
 
 def problem(text, **options):
-    """Return what is wrong with a rule, without its repetition."""
+    """Return the problem of an invalid rule, without the text of the rule."""
     with pytest.raises(RecurrenceInvalid) as caught:
         compiled(text, **options)
     return caught.value.problem
 
 
-#: A text of each kind, with a start that is not its first occurrence's time of day for those that have their own.
+#: A rule of each kind; rules with a time of day have another one than the anchor.
 OF_EACH_KIND = (
     "daily",
     "every 3 weeks at 10:00",
@@ -55,7 +55,7 @@ OF_EACH_KIND = (
 @pytest.mark.parametrize("text", OF_EACH_KIND)
 @given(st.timedeltas(timedelta(0), timedelta(days=2000)))
 @settings(max_examples=20, derandomize=True, deadline=None)
-def test_a_rule_that_begins_earlier_has_the_same_occurrences_from_its_anchor_on(text, earlier):
+def test_an_earlier_since_does_not_change_the_occurrences_from_the_anchor_on(text, earlier):
     functions = Functions(next={"payday": lambda moment: moment.replace(hour=9, minute=0) + timedelta(days=1)})
     since = ANCHOR - earlier
     rule = compiled(text, functions=functions)
@@ -82,7 +82,7 @@ def test_there_is_a_text_of_each_kind():
     assert {compiled(text, functions=functions).kind for text in OF_EACH_KIND} == set(get_args(Kind))
 
 
-# Which kind it is
+# The kinds of rules
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_the_kind_follows_from_the_text(text, kind):
         ("custom:payday", 'no function is registered as "payday"; declare one in handlers/ with @next_occurrence'),
     ],
 )
-def test_a_text_that_is_not_a_rule_is_refused_with_a_suggestion(text, begins):
+def test_a_text_that_is_not_a_rule_is_rejected_with_a_suggestion(text, begins):
     assert problem(text).startswith(begins)
 
 
 @given(st.text(max_size=80) | st.text("0123456789*/,-PTDMWYfreq=;: every last business day", max_size=80))
 @settings(max_examples=200, derandomize=True, deadline=None)
-def test_every_text_is_a_rule_or_raises_one_of_our_errors(text):
+def test_every_text_is_a_rule_or_raises_an_error_of_this_package(text):
     try:
         recurrence = compiled(text)
     except RequestError:
@@ -150,7 +150,7 @@ def test_every_text_is_a_rule_or_raises_one_of_our_errors(text):
 # Occurrences
 
 
-def test_nothing_is_before_the_anchor_and_the_anchor_may_be_the_first():
+def test_no_occurrence_is_before_the_anchor_and_the_anchor_may_be_the_first():
     for text in ("daily", "0 9 * * *", "FREQ=DAILY", "last business day of the month"):
         assert compiled(text).next_after(ANCHOR - timedelta(days=999)).at == ANCHOR
         assert compiled(text).next_after(ANCHOR).at > ANCHOR
@@ -167,7 +167,7 @@ def test_between_excludes_its_start_and_includes_its_end():
     assert recurrence.between(ANCHOR, ANCHOR, limit=10) == []
 
 
-def test_until_is_the_last_instant_that_may_be_one():
+def test_until_is_the_last_instant_that_may_be_an_occurrence():
     until = datetime(2026, 11, 1, 14, tzinfo=UTC)
 
     recurrence = compiled(until=until)
@@ -187,7 +187,7 @@ def test_until_applies_to_the_moved_occurrence():
     assert recurrence.next_after(ANCHOR) is None
 
 
-def test_a_recurrence_that_is_skipped_to_its_end_has_ended_and_is_no_error():
+def test_a_recurrence_whose_remaining_occurrences_are_all_skipped_has_ended_without_an_error():
     skips = Skips.parse({"ranges": [{"from": "2026-11-02", "to": "2120-01-01"}]})
 
     recurrence = compiled(skips=skips, until=datetime(2027, 1, 1, tzinfo=UTC))
@@ -195,14 +195,14 @@ def test_a_recurrence_that_is_skipped_to_its_end_has_ended_and_is_no_error():
     assert recurrence.next_after(datetime(2026, 11, 1, 20, tzinfo=UTC)) is None
 
 
-def test_a_rule_that_never_occurs_is_refused_at_once():
+def test_a_rule_that_never_occurs_is_rejected_quickly():
     with pytest.raises(NeverOccurs):
         compiled("0 0 30 2 *")
     with pytest.raises(NeverOccurs):
         compiled("0 0 30 2 *", until=datetime(2027, 1, 1, tzinfo=UTC))
 
 
-def test_a_rule_that_ends_before_its_start_is_refused_but_not_one_that_has_ended_since():
+def test_a_rule_that_ends_before_its_start_is_rejected_but_not_one_that_has_ended_since():
     ended = "DTSTART:20200101T090000\nRRULE:FREQ=DAILY;COUNT=3"
 
     assert problem(ended) == "has no occurrence at or after its start at 2026-10-30T13:00:00+00:00"
@@ -226,7 +226,7 @@ def test_a_rule_that_ends_before_its_start_is_refused_but_not_one_that_has_ended
         ({"skips": {"weekend": True}}, "skip: 'weekend' is not a key of skip"),
     ],
 )
-def test_an_invalid_argument_is_refused_by_name(options, message):
+def test_an_invalid_argument_is_rejected_by_name(options, message):
     with pytest.raises(InvalidArgument) as caught:
         compiled(**options)
 
@@ -271,7 +271,7 @@ def test_the_description_includes_zone_skips_and_until():
         ),
     ],
 )
-def test_the_zone_follows_the_times_and_precedes_the_ending(text, words):
+def test_the_description_has_the_zone_after_the_times_and_before_the_ending(text, words):
     assert compiled(text).description == words
 
 
@@ -368,7 +368,7 @@ def test_an_invalid_result_is_an_error_with_the_function_and_the_result(answer, 
     assert expected in problem("custom:wrong", functions=functions)
 
 
-def test_a_result_too_far_away_never_occurs():
+def test_a_function_result_beyond_thirty_years_never_occurs():
     functions = Functions(next={"far": lambda moment: moment + timedelta(days=31 * 366)})
 
     with pytest.raises(NeverOccurs, match="more than 30 years away"):
@@ -394,7 +394,7 @@ def test_an_invalid_result_of_a_skip_function_is_an_error(answer):
     assert "expected True, False or a reason" in problem("daily", functions=functions, skips=Skips(function="odd"))
 
 
-def test_an_unknown_function_is_refused_with_the_nearest():
+def test_an_unknown_function_is_rejected_with_the_most_similar_name():
     functions = Functions(next={"payday": lambda _: None}, skip={"stock-taking": lambda _: True})
 
     assert (
@@ -412,7 +412,7 @@ def test_an_unknown_function_is_refused_with_the_nearest():
 
 @given(st.text(max_size=20), st.integers(0, 10**9), st.floats(0, 86400))
 @settings(max_examples=300, derandomize=True, deadline=None)
-def test_jitter_delays_by_less_than_its_limit_and_always_the_same(key, minutes, seconds):
+def test_jitter_delays_by_less_than_its_limit_and_always_by_the_same_amount(key, minutes, seconds):
     at = datetime(2000, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes % 10**7)
 
     put_off = add_jitter(at, key=key, seconds=seconds)
@@ -435,12 +435,12 @@ def test_jitter_spreads_keys_and_occurrences():
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), 400 * 86400])
-def test_jitter_out_of_range_is_refused(seconds):
+def test_jitter_out_of_range_is_rejected(seconds):
     with pytest.raises(InvalidArgument, match="a number of seconds between 0 and a year"):
         add_jitter(ANCHOR, key="a", seconds=seconds)
 
 
-# What the documentation shows
+# The examples of the documentation
 
 
 def test_every_example_of_the_reference_is_valid_and_of_its_kind():
@@ -462,10 +462,10 @@ def test_the_example_of_skips_in_the_reference_is_valid():
     assert set(example) == {field.name for field in fields(Skips) if field.init}
 
 
-# What it costs to load
+# Imports
 
 
-def test_a_rule_loads_only_what_its_kind_needs():
+def test_a_rule_imports_only_the_modules_of_its_kind():
     ask = (
         "import sys; from datetime import datetime, UTC; "
         "from scheduled_actions.recurrence.compiling import compile_recurrence;"

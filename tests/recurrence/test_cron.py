@@ -26,7 +26,7 @@ def a_rule(text, zone=NEW_YORK, anchor=ANCHOR):
 
 
 def occurrences(rule, after, count):
-    """Return the first occurrences strictly after a moment, written with its UTC offset."""
+    """Return the first `count` occurrences strictly after a moment, which is a string with a UTC offset."""
     found = []
     moment = datetime.fromisoformat(after)
     for _ in range(count):
@@ -41,7 +41,7 @@ def local_times(text, after, count, zone=NEW_YORK):
 
 
 def problem(text):
-    """Return what is wrong with an expression, without its repetition."""
+    """Return the problem of an invalid expression, without the text of the expression."""
     with pytest.raises(RecurrenceInvalid) as caught:
         a_rule(text)
     assert caught.value.rule == text
@@ -60,7 +60,7 @@ def test_clock_changes_are_handled_as_by_debian_cron(case):
     assert [each.at.astimezone(rule.zone).isoformat() for each in found] == case["at"]
 
 
-def test_a_time_that_comes_twice_runs_the_first_time_and_says_so():
+def test_a_time_that_occurs_twice_runs_the_first_time_with_a_remark():
     first, second = occurrences(a_rule("30 1 * * *"), "2026-11-01T00:00-04:00", 2)
 
     assert first.at == datetime(2026, 11, 1, 5, 30, tzinfo=UTC)
@@ -84,7 +84,7 @@ def test_a_search_from_the_second_occurrence_of_an_hour_does_not_find_times_of_t
     assert a_rule("30 1 * * *").next_after(moment).at == datetime(2026, 11, 2, 6, 30, tzinfo=UTC)
 
 
-def test_a_time_that_does_not_exist_runs_at_the_first_minute_after_the_gap_and_says_so():
+def test_a_time_that_does_not_exist_runs_at_the_first_minute_after_the_gap_with_a_remark():
     first, second = occurrences(a_rule("30 2 * * *"), "2027-03-14T00:00-05:00", 2)
 
     assert first.at == datetime(2027, 3, 14, 7, 0, tzinfo=UTC)
@@ -143,7 +143,7 @@ def test_a_wildcard_rule_does_not_run_in_an_hour_that_its_day_skips():
     assert times == ["2026-04-25 00:00+0300", "2026-04-25 00:30+0300"]
 
 
-def test_a_wildcard_rule_meets_every_minute_after_a_change_of_half_an_hour():
+def test_a_wildcard_rule_runs_in_every_matching_minute_after_a_change_of_half_an_hour():
     times = local_times("*/15 1,2 * * *", "2027-04-04T01:40+11:00", 6, zone="Australia/Lord_Howe")
 
     assert [time[11:] for time in times] == [
@@ -151,7 +151,7 @@ def test_a_wildcard_rule_meets_every_minute_after_a_change_of_half_an_hour():
     ]  # fmt: skip
 
 
-def test_a_wildcard_rule_on_one_day_a_year_runs_in_the_hour_that_comes_twice():
+def test_a_wildcard_rule_on_one_day_a_year_runs_in_an_hour_that_occurs_twice():
     times = local_times("*/30 1 1 11 *", "2026-06-01T00:00+00:00", 5)
 
     assert [time[:16] for time in times] == [*["2026-11-01 01:00", "2026-11-01 01:30"] * 2, "2027-11-01 01:00"]
@@ -195,7 +195,7 @@ def test_a_wildcard_rule_on_one_day_a_year_runs_in_the_hour_that_comes_twice():
         ("0 0 30 2 1", ["2027-02-01", "2027-02-08"]),
     ],
 )
-def test_an_expression_names_these_days(text, days):
+def test_an_expression_matches_these_days(text, days):
     assert [time[:10] for time in local_times(text, "2026-09-01T12:00-04:00", len(days))] == days
 
 
@@ -212,11 +212,11 @@ def test_an_expression_names_these_days(text, days):
         ("@hourly", ["13:00", "14:00"]),
     ],
 )
-def test_an_expression_names_these_times(text, times):
+def test_an_expression_matches_these_times(text, times):
     assert [time[11:16] for time in local_times(text, "2026-09-01T12:00-04:00", len(times))] == times
 
 
-def test_the_moment_itself_is_not_after_it_and_a_microsecond_before_is():
+def test_a_search_excludes_its_own_moment_but_not_one_a_microsecond_later():
     rule = a_rule("0 9 * * *", "UTC")
     at = datetime(2026, 9, 1, 9, tzinfo=UTC)
 
@@ -225,11 +225,11 @@ def test_the_moment_itself_is_not_after_it_and_a_microsecond_before_is():
     assert rule.next_after(at.astimezone(ZoneInfo("Asia/Tokyo")) - timedelta(microseconds=1)).at == at
 
 
-# What never occurs, and what is refused
+# Expressions that never occur, and invalid expressions
 
 
 @pytest.mark.parametrize("text", ["0 0 30 2 *", "* * 30 2 *", "0 0 31 4,6,9,11 *", "0 0 */31 2 1#5", "0 0 */31 * L1"])
-def test_an_expression_without_any_day_is_refused_within_a_tenth_of_a_second(text):
+def test_an_expression_that_matches_no_day_is_rejected_within_a_tenth_of_a_second(text):
     rule = a_rule(text)
     began = time.process_time()
 
@@ -313,7 +313,7 @@ def test_the_end_of_the_calendar_raises_no_overflow_error():
         ),
     ],
 )  # fmt: skip
-def test_an_invalid_expression_is_refused_with_the_field_and_a_suggestion(text, wanted):
+def test_an_invalid_expression_is_rejected_with_the_field_and_a_suggestion(text, wanted):
     assert problem(text) == wanted
 
 
@@ -336,7 +336,7 @@ def test_the_suggestion_for_a_backward_range_is_valid(hint):
     ],
     ids=lambda text: text[:12],
 )
-def test_hostile_input_is_refused_shortly_and_within_a_tenth_of_a_second(text):
+def test_hostile_input_is_rejected_with_a_short_message_within_a_tenth_of_a_second(text):
     began = time.process_time()
 
     message = problem(text)
@@ -348,8 +348,8 @@ def test_hostile_input_is_refused_shortly_and_within_a_tenth_of_a_second(text):
 @pytest.mark.parametrize(
     "text", [",".join(["0-59"] * 390) + " * * * *", "0 0 * * " + ",".join(["MON#1"] * 320)], ids=lambda text: text[:12]
 )
-def test_repetitions_cost_nothing(text):
-    a_rule("* * * * *")  # croniter is imported
+def test_a_repeated_item_costs_no_more_time(text):
+    a_rule("* * * * *")  # imports croniter before the time is measured
     began = time.process_time()
 
     assert a_rule(text).next_after(ANCHOR) is not None
@@ -382,7 +382,7 @@ def test_ambiguous_items_are_expanded_for_croniter(text, read):
     assert str(read_fields(text)) == read
 
 
-# What is said about an expression
+# Descriptions and warnings
 
 
 @pytest.mark.parametrize(
@@ -466,7 +466,7 @@ LAST_DAY = "L is the last day of every month"
         ("*/30 2 * * *", NEW_YORK, []),
     ],
 )  # fmt: skip
-def test_common_mistakes_are_warned_about(text, zone, wanted):
+def test_common_mistakes_have_warnings(text, zone, wanted):
     assert list(a_rule(text, zone).warnings) == wanted
 
 

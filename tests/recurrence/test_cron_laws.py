@@ -1,6 +1,6 @@
-"""What holds of every cron expression, zone and moment.
+"""Properties of every cron expression, in any zone and from any moment.
 
-cronsim is the oracle for clock changes, but not where it is known to be wrong: see
+At clock changes, the expected instants are those of cronsim, except in the cases listed in
 `scheduled_actions.recurrence.cron.rule`.
 """
 
@@ -17,7 +17,7 @@ from hypothesis import assume, given, settings, strategies as st
 from scheduled_actions.core.errors import NeverOccurs, RecurrenceInvalid
 from scheduled_actions.recurrence.cron.rule import parse_cron
 
-#: Clock changes, in UTC: whole hours, and midnight stays.
+#: Clock changes, in UTC: by whole hours, without an effect on midnight.
 ORDINARY = (
     ("America/New_York", "2026-11-01T06:00"),
     ("America/New_York", "2027-03-14T07:00"),
@@ -30,7 +30,7 @@ ORDINARY = (
     ("America/Sao_Paulo", "2018-02-18T02:00"),
     ("UTC", "2027-03-28T01:00"),
 )
-#: Half an hour; a midnight that is skipped; a whole day that is; a midnight that comes twice.
+#: Clock changes, in UTC: by half an hour, a skipped midnight, a skipped day, a midnight that occurs twice.
 ODD = (
     ("Australia/Lord_Howe", "2026-10-03T15:30"),
     ("Australia/Lord_Howe", "2027-04-03T15:00"),
@@ -45,7 +45,7 @@ limited = settings(max_examples=150, deadline=None, derandomize=True)
 
 
 def items(low, high, steps):
-    """Return one item of a field; a range is never of one value, which cronsim reads as a start."""
+    """Generate one item of a field; ranges have at least two values, because cronsim reads `5-5/10` as `5/10`."""
     number = st.integers(low, high)
     pair = st.lists(number, min_size=2, max_size=2, unique=True).map(sorted)
     step = st.integers(1, steps)
@@ -63,7 +63,7 @@ def fields(low, high, steps, *others):
     return st.one_of(st.just("*"), listed.map(",".join))
 
 
-#: Small hours come more often: that is when clocks change.
+#: The hours 0 to 4 are more frequent, because clocks change then.
 minutes, hours = fields(0, 59, 60), st.one_of(fields(0, 23, 24), fields(0, 4, 24))
 days_of_month, months = fields(1, 31, 31, st.just("L")), st.one_of(st.just("*"), fields(1, 12, 12))
 nth = st.builds("{}#{}".format, st.integers(0, 7), st.integers(1, 5))
@@ -76,9 +76,10 @@ expressions = st.one_of(often, st.tuples(minutes, hours, days_of_month, months, 
 
 
 def moments(changes):
-    """Return a zone's key with a moment up to two days before one of its changes.
+    """Generate the key of a zone and a moment up to two days before one of its clock changes.
 
-    Never after it: started in an hour's second showing, cronsim names times of the first, which have passed.
+    The moment is never after the change: in the second occurrence of an hour, cronsim returns times of the first, which
+    are past.
     """
     before = st.one_of(st.integers(1, 5 * 3_600), st.integers(1, 48 * 3_600))
     return st.builds(
@@ -89,8 +90,8 @@ def moments(changes):
     )  # fmt: skip
 
 
-def in_cronsims_words(text):
-    """Return an expression with L5 as cronsim has it: 5L."""
+def in_cronsim_syntax(text):
+    """Return an expression with `L5` written as in cronsim: `5L`."""
     *others, weekdays = text.split()
     spelt = [f"{item[1:]}L" if item.startswith("L") else item for item in weekdays.split(",")]
     return " ".join([*others, ",".join(spelt)])
@@ -109,20 +110,20 @@ def occurrences(rule, moment, count):
 def assert_equal_to_cronsim(text, zone, moment, count):
     ours = occurrences(parse_cron(text, zone=zone, anchor=moment), moment, count)
 
-    theirs = islice(CronSim(in_cronsims_words(text), moment.astimezone(zone)), len(ours))
+    theirs = islice(CronSim(in_cronsim_syntax(text), moment.astimezone(zone)), len(ours))
 
     assert ours == [each.astimezone(UTC) for each in theirs]
 
 
 @limited
 @given(expressions, moments(ORDINARY))
-def test_an_expression_names_the_instants_that_cronsim_names(text, where):
+def test_an_expression_has_the_same_instants_as_in_cronsim(text, where):
     assert_equal_to_cronsim(text, ZoneInfo(where[0]), where[1], 12)
 
 
 @limited
 @given(minutes, hours, moments(ODD))
-def test_named_times_are_where_cronsim_has_them_also_at_odd_changes(minute, hour, where):
+def test_fixed_times_are_the_same_as_in_cronsim_even_at_unusual_clock_changes(minute, hour, where):
     assume(not minute.startswith("*") and not hour.startswith("*"))
 
     assert_equal_to_cronsim(f"{minute} {hour} * * *", ZoneInfo(where[0]), where[1], 12)
@@ -130,7 +131,7 @@ def test_named_times_are_where_cronsim_has_them_also_at_odd_changes(minute, hour
 
 @limited
 @given(minutes, hours, st.sampled_from(["*", "1", "5", "0,6"]), moments(ODD + ORDINARY))
-def test_other_rules_run_at_exactly_the_minutes_that_match_what_the_clock_shows(minute, hour, weekday, where):
+def test_wildcard_rules_run_at_exactly_the_minutes_whose_wall_time_matches(minute, hour, weekday, where):
     assume(minute.startswith("*") or hour.startswith("*"))
     zone, start = ZoneInfo(where[0]), where[1].replace(second=0)
     text = f"{minute} {hour} * * {weekday}"
@@ -140,7 +141,7 @@ def test_other_rules_run_at_exactly_the_minutes_that_match_what_the_clock_shows(
     end = min(found[-1], start + timedelta(hours=5))
     instants = [start + n * MINUTE for n in range(1, (end - start) // MINUTE + 1)]
     shown = {at: at.astimezone(zone).replace(tzinfo=None, fold=0) for at in instants}
-    # No zone is given to cronsim here: it says which wall times match.
+    # Without a zone, cronsim returns the matching wall times.
     from_first = CronSim(text, min(shown.values()) - MINUTE)
     matching = set(takewhile(lambda wall: wall <= max(shown.values()), from_first))
     assert [at for at in found if at <= end] == [at for at in instants if shown[at] in matching]
@@ -148,7 +149,7 @@ def test_other_rules_run_at_exactly_the_minutes_that_match_what_the_clock_shows(
 
 @limited
 @given(expressions, moments(ODD + ORDINARY), st.data())
-def test_occurrences_are_one_increasing_sequence_wherever_a_search_begins(text, where, data):
+def test_occurrences_are_the_same_increasing_sequence_wherever_a_search_begins(text, where, data):
     rule = parse_cron(text, zone=ZoneInfo(where[0]), anchor=where[1])
 
     found = occurrences(rule, where[1], 10)
@@ -163,7 +164,7 @@ def test_occurrences_are_one_increasing_sequence_wherever_a_search_begins(text, 
 
 @limited
 @given(expressions, moments(ODD + ORDINARY))
-def test_an_occurrence_is_a_whole_minute_that_matches_or_says_why_not(text, where):
+def test_an_occurrence_is_a_matching_whole_minute_or_has_a_remark(text, where):
     zone = ZoneInfo(where[0])
     rule = parse_cron(text, zone=zone, anchor=where[1])
 
@@ -172,7 +173,7 @@ def test_an_occurrence_is_a_whole_minute_that_matches_or_says_why_not(text, wher
         remarks = rule.next_after(at - timedelta(microseconds=1)).remarks
         assert (shown.second, shown.microsecond) == (0, 0)
         if not any("not exist" in remark for remark in remarks):
-            assert next(CronSim(in_cronsims_words(text), shown - MINUTE)) == shown
+            assert next(CronSim(in_cronsim_syntax(text), shown - MINUTE)) == shown
 
 
 @settings(max_examples=400, deadline=None, derandomize=True)

@@ -32,7 +32,7 @@ zones = st.sampled_from(
 anchors = st.integers(0, 21 * 365 * 86400).map(
     lambda seconds: datetime(2009, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
 )
-#: The rule, and what one step is.
+#: A rule, and the length of one step as arguments of `relativedelta`.
 steps = st.one_of(
     st.integers(1, 5000).map(lambda n: (f"PT{n}M", {"minutes": n})),
     st.integers(1, 40).map(lambda n: (f"every {n} hours", {"hours": n})),
@@ -117,7 +117,7 @@ def test_a_wall_time_in_a_gap_moves_later_once_with_a_remark():
     assert found[1].remarks == ()
 
 
-def test_a_wall_time_that_comes_twice_occurs_the_first_time_with_a_remark():
+def test_a_wall_time_that_occurs_twice_means_the_first_time_with_a_remark():
     anchor = datetime(2026, 10, 31, 5, 30, tzinfo=UTC)
     rule = a_rule("daily", anchor=anchor)
 
@@ -129,7 +129,7 @@ def test_a_wall_time_that_comes_twice_occurs_the_first_time_with_a_remark():
     assert rule.next_after(datetime(2026, 11, 1, 1, 15, tzinfo=NEW_YORK, fold=1)) == after
 
 
-def test_months_from_the_31st_use_the_last_day_of_shorter_ones_and_come_back():
+def test_months_from_the_31st_use_the_last_day_of_shorter_months_and_return_to_the_31st():
     anchor = datetime(2027, 10, 31, 13, tzinfo=UTC)
     rule = a_rule("monthly", anchor=anchor)
 
@@ -140,7 +140,7 @@ def test_months_from_the_31st_use_the_last_day_of_shorter_ones_and_come_back():
     assert rule.warnings == ("In months without a day 31, the rule occurs on the last day",)
 
 
-def test_years_from_a_leap_day_use_the_28th_and_come_back():
+def test_years_from_a_leap_day_use_the_28th_and_return_to_the_29th():
     anchor = datetime(2024, 2, 29, 14, tzinfo=UTC)
     rule = a_rule("yearly", anchor=anchor)
 
@@ -154,7 +154,7 @@ def test_years_from_a_leap_day_use_the_28th_and_come_back():
     assert rule.warnings == ("In years without a 29 February, the rule occurs on the 28th",)
 
 
-def test_the_anchor_is_the_first_occurrence_and_nothing_is_before_it():
+def test_the_anchor_is_the_first_occurrence_and_none_is_before_it():
     for text in ("PT10M", "daily", "monthly"):
         assert a_rule(text).next_after(ANCHOR - MICROSECOND).at == ANCHOR
         assert a_rule(text).next_after(ANCHOR - timedelta(days=4000)).at == ANCHOR
@@ -171,7 +171,7 @@ def test_the_anchor_is_the_first_occurrence_and_nothing_is_before_it():
         ("P1DT12H", "UTC", "Hours are real time and add up: when the clocks change, so does the time of day"),
     ],
 )  # fmt: skip
-def test_common_mistakes_are_warned_about(text, zone, warning):
+def test_common_mistakes_have_warnings(text, zone, warning):
     assert warning in a_rule(text, ZoneInfo(zone), ANCHOR.replace(day=5)).warnings[-1]
 
 
@@ -215,7 +215,7 @@ def test_an_unambiguous_interval_has_no_warnings(text, zone):
         ("soon", 'is not an interval: write "every 30 minutes", "daily"'),
     ],
 )
-def test_an_invalid_interval_is_refused_with_a_suggestion(text, problem):
+def test_an_invalid_interval_is_rejected_with_a_suggestion(text, problem):
     with pytest.raises(RecurrenceInvalid) as caught:
         a_rule(text)
 
@@ -240,7 +240,7 @@ def test_the_rule_ends_with_the_calendar(text):
 
 @given(steps, zones, anchors, st.integers(0, 150), st.timedeltas(timedelta(0), timedelta(days=2)))
 @settings(max_examples=200, derandomize=True, deadline=None)
-def test_the_closed_form_gives_what_counting_step_by_step_from_the_anchor_gives(step, zone, anchor, count, offset):
+def test_the_closed_form_gives_the_same_instants_as_counting_steps_from_the_anchor(step, zone, anchor, count, offset):
     text, length = step
     rule = a_rule(text, zone, anchor)
     listed = [counted_instant(anchor, zone, length, number) for number in range(count + 60)]
@@ -265,7 +265,7 @@ def test_before_the_anchor_the_steps_are_counted_back_from_it(step, zone, anchor
 
 
 def counted_instant(anchor, zone, length, number):
-    """Return the nth step: dates first, by another library, then real time."""
+    """Return the instant of a step: date units are added by dateutil, then hours and minutes in real time."""
     exact = {"hours": length.get("hours", 0) * number, "minutes": length.get("minutes", 0) * number}
     dates = {unit: count * number for unit, count in length.items() if unit not in exact}
     if not dates:
@@ -276,7 +276,7 @@ def counted_instant(anchor, zone, length, number):
 
 @given(steps, zones, anchors, st.timedeltas(timedelta(days=-800), timedelta(days=12000)))
 @settings(max_examples=200, derandomize=True, deadline=None)
-def test_occurrences_rise_never_repeat_and_keep_their_wall_time_unless_they_say_so(step, zone, anchor, distance):
+def test_occurrences_increase_strictly_and_keep_their_wall_time_unless_they_have_a_remark(step, zone, anchor, distance):
     text, length = step
     rule = a_rule(text, zone, anchor)
     moment = anchor + distance
@@ -293,7 +293,7 @@ def test_occurrences_rise_never_repeat_and_keep_their_wall_time_unless_they_say_
 
 @given(st.text(max_size=60) | st.from_regex(r"(?i)(every |p|pt|daily at )[-0-9a-z.,: ]{0,30}", fullmatch=True))
 @settings(max_examples=300, derandomize=True, deadline=None)
-def test_every_text_is_valid_or_raises_that_error(text):
+def test_every_text_is_an_interval_or_is_rejected(text):
     try:
         assert a_rule(text).next_after(ANCHOR).at > ANCHOR
     except RecurrenceInvalid:
@@ -302,9 +302,10 @@ def test_every_text_is_valid_or_raises_that_error(text):
 
 @pytest.mark.parametrize("text", ["PT10M", "daily", "monthly", "yearly", "P1DT12H"])
 @pytest.mark.parametrize("year", [1726, 2026])
-def test_an_anchor_centuries_ago_costs_no_more_than_one_of_today(text, year):
+def test_an_anchor_centuries_ago_costs_no_more_than_a_recent_one(text, year):
     rule = a_rule(text, anchor=ANCHOR.replace(year=year))
     moment = datetime(2026, 12, 24, 3, tzinfo=UTC)
 
-    # Ten microseconds are the goal, and a busy machine takes its time; a walk from there would take a second.
+    # A search takes about ten microseconds; the limit allows for a busy machine. Stepping from the anchor would take a
+    # second.
     assert timeit(lambda: rule.next_after(moment), timer=process_time, number=100) / 100 < 0.001

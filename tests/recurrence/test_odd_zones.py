@@ -26,7 +26,7 @@ def test_clock_changes_of_odd_zones_are_handled(case):
     assert [number for number, one in enumerate(found) if one.remarks] == case["remarks"]
 
 
-def test_a_day_that_a_zone_left_out_has_a_remark():
+def test_a_day_that_a_zone_skipped_has_a_remark():
     anchor = datetime(2011, 12, 28, 19, tzinfo=UTC)
     recurrence = compile_recurrence("daily", timezone="Pacific/Apia", anchor=anchor)
 
@@ -36,8 +36,8 @@ def test_a_day_that_a_zone_left_out_has_a_remark():
 
 
 @pytest.mark.parametrize("adjustment", ["preceding", "following"])
-def test_a_move_over_a_day_that_a_zone_left_out_ends(adjustment):
-    """Saturday 31 December 2011 is the day after Thursday: there is no business day at its nearer side."""
+def test_moving_past_a_day_that_a_zone_skipped_ends(adjustment):
+    """In Apia, Thursday 29 December 2011 was followed by Saturday 31 December: the Friday between does not exist."""
     anchor = datetime(2011, 12, 27, 19, tzinfo=UTC)
     skips = Skips.parse({"weekends": True, "adjustment": adjustment})
     recurrence = compile_recurrence("daily", timezone="Pacific/Apia", anchor=anchor, skips=skips)
@@ -48,7 +48,7 @@ def test_a_move_over_a_day_that_a_zone_left_out_ends(adjustment):
     assert days == ["2011-12-28", "2011-12-29", "2012-01-02", "2012-01-03"]
 
 
-def test_a_business_day_at_a_time_that_clocks_skip_moves_and_says_so():
+def test_a_business_day_at_a_time_that_does_not_exist_moves_with_a_remark():
     anchor = datetime(2024, 4, 1, tzinfo=UTC)
     rule = "20th business day of the month at 00:30"
 
@@ -60,8 +60,8 @@ def test_a_business_day_at_a_time_that_clocks_skip_moves_and_says_so():
     assert found.remarks == ("00:30 does not exist on 2024-04-26 in Africa/Cairo: moved to 01:30",)
 
 
-def test_a_last_day_that_a_zone_left_out_is_found_in_the_month_after():
-    """In Manila the day after Monday, 30 December 1844 was Wednesday, 1 January 1845."""
+def test_a_last_business_day_that_a_zone_skipped_is_found_in_the_next_month():
+    """In Manila, Monday 30 December 1844 was followed by Wednesday 1 January 1845."""
     manila = ZoneInfo("Asia/Manila")
     anchor = datetime(1844, 12, 2, tzinfo=manila)
     recurrence = compile_recurrence("last business day of the month at 09:00", timezone="Asia/Manila", anchor=anchor)
@@ -72,7 +72,7 @@ def test_a_last_day_that_a_zone_left_out_is_found_in_the_month_after():
     assert found.remarks == ("09:00 does not exist on 1844-12-31 in Asia/Manila: moved to 1845-01-01 09:00",)
 
 
-def test_a_window_that_ends_in_an_hour_that_comes_twice_ends_the_first_time():
+def test_a_window_that_ends_in_an_hour_that_occurs_twice_ends_the_first_time():
     skips = Skips.parse({"windows": [{"from": "00:00", "to": "01:30"}], "adjustment": "following"})
     anchor = datetime(2026, 10, 31, 4, 15, tzinfo=UTC)
     recurrence = compile_recurrence("daily", timezone="America/New_York", anchor=anchor, skips=skips)

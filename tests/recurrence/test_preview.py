@@ -111,7 +111,7 @@ def test_a_far_occurrence_is_a_warning():
     assert found["warnings"][-1] == "The first occurrence is more than a year after the start, on Tuesday 2028-02-29"
 
 
-def test_a_rule_whose_only_occurrence_is_its_start_has_an_empty_preview():
+def test_the_preview_of_a_rule_that_occurs_only_at_its_start_is_empty():
     functions = Functions(next={"once": lambda moment: START if moment < START else None})
 
     found = previewed("custom:once", functions=functions)
@@ -121,7 +121,7 @@ def test_a_rule_whose_only_occurrence_is_its_start_has_an_empty_preview():
 
 
 @pytest.mark.parametrize("count", [0, 1001, -1, 1.5, True, "10"])
-def test_a_count_out_of_range_is_refused(count):
+def test_a_count_out_of_range_is_rejected(count):
     with pytest.raises(InvalidArgument, match="is not an integer between 1 and 1000"):
         previewed(count=count)
 
@@ -134,7 +134,7 @@ def test_a_thousand_occurrences_are_shown():
     assert all(one < another <= one + timedelta(hours=25) for one, another in pairwise(instants))
 
 
-def test_an_invalid_preview_is_refused():
+def test_an_invalid_preview_is_rejected():
     with pytest.raises(RecurrenceInvalid):
         previewed("dayly")
     with pytest.raises(NeverOccurs):

@@ -1,4 +1,4 @@
-"""Recurrence rules of iCalendar: what is taken and refused, clock changes, words, warnings, and work within bounds."""
+"""iCalendar recurrence rules: valid and invalid texts, starts and ends, clock changes, and choices of RFC 5545."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parsed(text, zone="America/New_York", anchor=ANCHOR):
 
 
 def occurrences(rule, count, since=None):
-    """Return the first occurrences from the anchor or from `since` on; fewer where the rule ends."""
+    """Return the first `count` occurrences from the anchor or from `since` on; fewer if the rule ends."""
     found = []
     moment = (since or rule.opens_at) - ONE_MICROSECOND
     while len(found) < count and (occurrence := rule.next_after(moment)) is not None:
@@ -31,7 +31,7 @@ def occurrences(rule, count, since=None):
 
 
 def local(text, count, zone="America/New_York", since=None, anchor=ANCHOR):
-    """Return local times, each with its offset."""
+    """Return the local times of the first occurrences, each with its UTC offset."""
     rule = parsed(text, zone, anchor)
     since = since and datetime.fromisoformat(since).replace(tzinfo=rule.zone)
     return [f"{one.at.astimezone(rule.zone):%Y-%m-%d %H:%M:%S%z}" for one in occurrences(rule, count, since)]
@@ -51,7 +51,7 @@ def test_the_last_weekday_of_each_month():
     ]  # fmt: skip
 
 
-# -- what is read ------------------------------------------------------------------------------------------------------
+# -- valid and invalid texts -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_every_spelling_of_a_rule_is_accepted(text, canonical):
             "DTSTART:20270101T090000Z DTEND:20270101T100000Z FREQ=DAILY",
             "DTEND is not supported, because an action has no duration",
         ),
-        # The parts one by one.
+        # Single parts.
         ("RRULE:INTERVAL=2", "FREQ is missing: begin with FREQ=YEARLY, MONTHLY"),
         ("FREQ=FORTNIGHTLY", 'FREQ: "FORTNIGHTLY" is not a frequency'),
         ("FREQ=MONTLY", 'FREQ: "MONTLY" is not a frequency; did you mean "MONTHLY"?'),
@@ -145,7 +145,7 @@ def test_every_spelling_of_a_rule_is_accepted(text, canonical):
         ("FREQ=WEEKLY;BYDAY=MO..XX", 'BYDAY: "XX" is not a day of the week'),
         ("FREQ=MONTHLY;BYDAY=0MO", "BYDAY: 0MO: 0 is not in 1 to 53, or -53 to -1"),
         ("FREQ=WEEKLY;WKST=1", 'WKST: "1" is not a day of the week'),
-        # The parts together.
+        # Combinations of parts.
         ("FREQ=MONTHLY;BYWEEKNO=1", "BYWEEKNO needs FREQ=YEARLY, not MONTHLY"),
         ("FREQ=DAILY;BYYEARDAY=1", "BYYEARDAY is not allowed with FREQ=DAILY"),
         ("FREQ=WEEKLY;BYMONTHDAY=1", "BYMONTHDAY is not allowed with FREQ=WEEKLY: use MONTHLY"),
@@ -201,7 +201,7 @@ def test_every_spelling_of_a_rule_is_accepted(text, canonical):
         ),
     ],
 )
-def test_a_malformed_rule_is_refused_with_the_part_and_the_problem(text, problem):
+def test_a_malformed_rule_is_rejected_with_the_part_and_the_problem(text, problem):
     with pytest.raises(RecurrenceInvalid) as refused:
         parsed(text)
 
@@ -210,14 +210,14 @@ def test_a_malformed_rule_is_refused_with_the_part_and_the_problem(text, problem
     assert not isinstance(refused.value, NeverOccurs)
 
 
-# -- where it begins and ends ------------------------------------------------------------------------------------------
+# -- start and end -----------------------------------------------------------------------------------------------------
 
 
-def test_without_dtstart_the_schedule_s_start_is_the_first_occurrence():
+def test_without_dtstart_the_start_of_the_schedule_is_the_first_occurrence():
     assert local("FREQ=DAILY", 2) == ["2026-11-21 09:00:00-0500", "2026-11-22 09:00:00-0500"]
 
 
-def test_seconds_of_the_start_are_kept_and_fractions_dropped_without_counting_what_was_before_it():
+def test_the_start_keeps_its_seconds_but_not_its_fraction_and_no_earlier_occurrence_is_counted():
     anchor = ANCHOR + timedelta(seconds=9, microseconds=700_000)
 
     assert local("FREQ=DAILY;COUNT=2", 3, anchor=anchor) == ["2026-11-22 09:00:09-0500", "2026-11-23 09:00:09-0500"]
@@ -235,14 +235,14 @@ def test_seconds_of_the_start_are_kept_and_fractions_dropped_without_counting_wh
         ("DTSTART;VALUE=DATE;TZID=Europe/Berlin:20270101", "Europe/Berlin", "2027-01-01 00:00:00+0100"),
     ],
 )
-def test_a_dtstart_brings_its_own_start_and_zone(line, zone, first):
+def test_a_dtstart_sets_the_start_and_the_zone(line, zone, first):
     text = f"{line}\nRRULE:FREQ=DAILY"
 
     assert parsed(text).zone.key == zone
     assert local(text, 1) == [first]
 
 
-def test_a_start_that_does_not_match_is_not_an_occurrence():
+def test_a_start_that_does_not_match_the_rule_is_not_an_occurrence():
     text = "DTSTART;TZID=America/New_York:20270101T090000 RRULE:FREQ=WEEKLY;BYDAY=MO;COUNT=2"
 
     assert local(text, 3) == ["2027-01-04 09:00:00-0500", "2027-01-11 09:00:00-0500"]
@@ -279,7 +279,7 @@ def test_an_ended_rule_returns_none_and_an_empty_one_never_occurs():
         parsed("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30;COUNT=3").next_after(ANCHOR)
 
 
-def test_an_occurrence_more_than_thirty_years_ahead_is_refused():
+def test_an_occurrence_more_than_thirty_years_ahead_is_rejected():
     rule = parsed("DTSTART:20600101T000000Z RRULE:FREQ=YEARLY")
 
     for unreachable in (
@@ -321,10 +321,10 @@ def test_a_count_that_ends_beyond_the_calendar_does_not_end_the_rule():
     assert parsed("FREQ=YEARLY;INTERVAL=20;COUNT=10000").next_after(ANCHOR).at.year == 2046
 
 
-# -- further dates and exceptions --------------------------------------------------------------------------------------
+# -- RDATE and EXDATE --------------------------------------------------------------------------------------------------
 
 
-def test_rdate_adds_instants_in_order_and_none_twice():
+def test_rdate_adds_instants_in_order_and_without_duplicates():
     text = (
         "RRULE:FREQ=DAILY;COUNT=2 RDATE:20261121T200000Z,20261122T140000Z RDATE;TZID=Asia/Tokyo:20261201T090000 "
         "RDATE;VALUE=DATE:20261224"
@@ -339,7 +339,7 @@ def test_rdate_adds_instants_in_order_and_none_twice():
     ]
 
 
-def test_an_rdate_that_a_clock_change_moves_says_so():
+def test_an_rdate_that_a_clock_change_moves_has_a_remark():
     rule = parsed("FREQ=YEARLY RDATE:20270314T023000,20270314T033000")
 
     found = occurrences(rule, 2)[1]
@@ -370,22 +370,22 @@ def test_a_rule_whose_every_occurrence_is_an_exception_has_none():
         pytest.param(
             "America/New_York", "FREQ=DAILY;BYHOUR=2;BYMINUTE=30;COUNT=500", "2027-03-13",
             ["2027-03-13 02:30:00-0500", "2027-03-14 03:30:00-0400", "2027-03-15 02:30:00-0400"],
-            id="a time in the gap moves on by the gap",
+            id="a time in a gap moves later by the gap",
         ),
         pytest.param(
             "America/New_York", "FREQ=DAILY;BYHOUR=2,3;BYMINUTE=0,30", "2027-03-14",
             ["2027-03-14 03:00:00-0400", "2027-03-14 03:30:00-0400", "2027-03-15 02:00:00-0400"],
-            id="two wall times that become one instant are one",
+            id="two wall times at the same instant are one occurrence",
         ),
         pytest.param(
             "America/New_York", "FREQ=DAILY;BYHOUR=2,3;BYMINUTE=0,45", "2027-03-14",
             ["2027-03-14 03:00:00-0400", "2027-03-14 03:45:00-0400", "2027-03-15 02:00:00-0400"],
-            id="a moved time comes in its order",
+            id="moved times stay in order",
         ),
         pytest.param(
             "America/New_York", "FREQ=DAILY;BYHOUR=1;BYMINUTE=30", "2027-11-06",
             ["2027-11-06 01:30:00-0400", "2027-11-07 01:30:00-0400", "2027-11-08 01:30:00-0500"],
-            id="a time that comes twice is its first showing",
+            id="a time that occurs twice means the first",
         ),
         pytest.param(
             "Australia/Lord_Howe", "FREQ=DAILY;BYHOUR=2;BYMINUTE=10", "2027-10-02",
@@ -395,7 +395,7 @@ def test_a_rule_whose_every_occurrence_is_an_exception_has_none():
         pytest.param(
             "Australia/Lord_Howe", "FREQ=DAILY;BYHOUR=2;BYMINUTE=10,35", "2027-10-03",
             ["2027-10-03 02:35:00+1100", "2027-10-03 02:40:00+1100", "2027-10-04 02:10:00+1100"],
-            id="a time that moved past another comes after it",
+            id="a time that moves past another is after it",
         ),
         pytest.param(
             "Pacific/Apia", "FREQ=DAILY;BYHOUR=9;BYMINUTE=0", "2011-12-29",
@@ -405,56 +405,56 @@ def test_a_rule_whose_every_occurrence_is_an_exception_has_none():
         pytest.param(
             "America/New_York", "FREQ=HOURLY", "2027-03-14T01:00",
             ["2027-03-14 01:00:00-0500", "2027-03-14 03:00:00-0400", "2027-03-14 04:00:00-0400"],
-            id="each real hour of spring",
+            id="each hour of real time in spring",
         ),
         pytest.param(
             "America/New_York", "FREQ=HOURLY", "2027-11-07T00:00",
             ["2027-11-07 00:00:00-0400", "2027-11-07 01:00:00-0400", "2027-11-07 01:00:00-0500",
              "2027-11-07 02:00:00-0500"],
-            id="each real hour of autumn",
+            id="each hour of real time in autumn",
         ),
         pytest.param(
             "America/New_York", "FREQ=HOURLY;BYHOUR=2", "2027-03-13",
             ["2027-03-13 02:00:00-0500", "2027-03-15 02:00:00-0400"],
-            id="an hour that does not come has no instant",
+            id="an hour that is skipped has no instant",
         ),
         pytest.param(
             "America/New_York", "FREQ=MINUTELY;INTERVAL=30;BYHOUR=1", "2027-11-07",
             ["2027-11-07 01:00:00-0400", "2027-11-07 01:30:00-0400", "2027-11-07 01:00:00-0500",
              "2027-11-07 01:30:00-0500", "2027-11-08 01:00:00-0500"],
-            id="an hour that comes twice has its instants twice",
+            id="an hour that occurs twice has its instants twice",
         ),
         pytest.param(
             "Australia/Lord_Howe", "FREQ=HOURLY", "2027-04-04T01:00",
             ["2027-04-04 01:00:00+1100", "2027-04-04 01:30:00+1030", "2027-04-04 02:30:00+1030"],
-            id="real hours through half an hour",
+            id="hours of real time through a change of half an hour",
         ),
         pytest.param(
             "Australia/Lord_Howe", "FREQ=HOURLY;BYMINUTE=0,30", "2027-10-03T01:00",
             ["2027-10-03 01:00:00+1030", "2027-10-03 01:30:00+1030", "2027-10-03 02:30:00+1100",
              "2027-10-03 03:00:00+1100"],
-            id="named minutes are those of the clock",
+            id="BYMINUTE means the minutes of the clock",
         ),
         pytest.param(
             "Australia/Lord_Howe", "FREQ=HOURLY;BYMINUTE=0", "2027-10-03T01:00",
             ["2027-10-03 01:00:00+1030", "2027-10-03 03:00:00+1100", "2027-10-03 04:00:00+1100"],
-            id="a named minute that does not come has no instant",
+            id="a minute of BYMINUTE that is skipped has no instant",
         ),
         pytest.param(
             "Australia/Lord_Howe", "FREQ=HOURLY;BYMINUTE=45", "2027-04-04T01:00",
             ["2027-04-04 01:45:00+1100", "2027-04-04 01:45:00+1030", "2027-04-04 02:45:00+1030"],
-            id="a named minute that comes twice has two instants",
+            id="a minute of BYMINUTE that occurs twice has two instants",
         ),
         pytest.param(
             "Pacific/Apia", "FREQ=HOURLY;INTERVAL=6", "2011-12-29T18:00",
             ["2011-12-29 19:00:00-1000", "2011-12-31 01:00:00+1400", "2011-12-31 07:00:00+1400"],
-            id="real hours through a skipped day",
+            id="hours of real time through a skipped day",
         ),
         pytest.param(
             "America/St_Johns", "FREQ=MINUTELY;INTERVAL=20;BYDAY=SA;BYHOUR=23", "2006-10-28T23:30",
             ["2006-10-28 23:40:00-0230", "2006-10-28 23:20:00-0330", "2006-10-28 23:40:00-0330",
              "2006-11-04 23:00:00-0330"],
-            id="a clock that goes back into the day before",
+            id="a clock that goes back to the day before",
         ),
         pytest.param(
             "America/St_Johns", "FREQ=MINUTELY;INTERVAL=20;BYDAY=SU", "2006-10-28T23:30",
@@ -491,7 +491,7 @@ def test_occurrences_affected_by_a_clock_change_have_remarks():
     assert parsed("FREQ=DAILY").next_after(ANCHOR).remarks == ()
 
 
-def test_a_moved_time_counts():
+def test_an_occurrence_that_a_gap_moves_is_counted():
     text = "DTSTART;TZID=America/New_York:20270313T023000 RRULE:FREQ=DAILY;COUNT=3"
 
     assert [found[5:16] for found in local(text, 9)] == ["03-13 02:30", "03-14 03:30", "03-15 02:30"]
@@ -509,7 +509,7 @@ def test_a_day_that_does_not_exist_is_left_out_and_not_counted():
     assert [found[:10] for found in local(text, 9)] == ["2027-01-31", "2027-03-31", "2027-05-31", "2027-07-31"]
 
 
-# -- choices that RFC 5545 leaves --------------------------------------------------------------------------------------
+# -- choices that RFC 5545 leaves open ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -524,12 +524,12 @@ def test_a_day_that_does_not_exist_is_left_out_and_not_counted():
         ),
         pytest.param(
             "FREQ=YEARLY;BYMONTHDAY=15;COUNT=3", ["2026-12-15", "2027-01-15", "2027-02-15"],
-            id="YEARLY with BYMONTHDAY alone takes every month",
+            id="YEARLY with BYMONTHDAY alone means every month",
         ),
         pytest.param(
             "FREQ=MONTHLY;BYDAY=1MO,TU;BYMONTH=12;COUNT=6",
             ["2026-12-01", "2026-12-07", "2026-12-08", "2026-12-15", "2026-12-22", "2026-12-29"],
-            id="plain and nth weekdays add up",
+            id="plain and nth weekdays are both included",
         ),
         pytest.param(
             "FREQ=WEEKLY;BYDAY=MO..SU;BYSETPOS=-1;COUNT=2", ["2026-11-22", "2026-11-29"],
@@ -537,10 +537,10 @@ def test_a_day_that_does_not_exist_is_left_out_and_not_counted():
         ),
         pytest.param(
             "FREQ=YEARLY;BYMONTH=3;BYDAY=2SU,-1SU", ["2027-03-14", "2027-03-28", "2028-03-12"],
-            id="the nth weekday of a named month, not of the year",
+            id="BYMONTH makes the nth weekday one of the month, not of the year",
         ),
-        pytest.param("FREQ=YEARLY;BYDAY=53FR", ["2027-12-31", "2032-12-31"], id="few years have a 53rd"),
+        pytest.param("FREQ=YEARLY;BYDAY=53FR", ["2027-12-31", "2032-12-31"], id="few years have a 53rd Friday"),
     ],
 )  # fmt: skip
-def test_what_the_rfc_leaves_open(text, days):
+def test_choices_that_the_rfc_leaves_open(text, days):
     assert [found[:10] for found in local(text, len(days))] == days

@@ -1,4 +1,4 @@
-"""No rule takes long: work is counted in calls, so that the answer does not depend on the machine."""
+"""No rule takes long; calls are counted instead of time, so that the result does not depend on the machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOURS = ",".join(map(str, range(24)))
 
 
 class Calls:
-    """Counts calls of functions, Python's own included, while it is open."""
+    """A context manager that counts function calls, including calls of built-in functions."""
 
     def __init__(self):
         self.count = 0
@@ -37,8 +37,8 @@ class Calls:
         self.count += event in {"call", "c_call"}
 
 
-def answered(text, zone="America/New_York", moment=ANCHOR):
-    """Return what a rule answers, and the calls that reading it and answering took."""
+def answer_and_calls(text, zone="America/New_York", moment=ANCHOR):
+    """Return the next instant of a rule, or its error, and the number of calls for parsing and searching."""
     with Calls() as calls:
         try:
             occurrence = parse_rrule(text, zone=ZoneInfo(zone), anchor=ANCHOR).next_after(moment)
@@ -77,10 +77,10 @@ def answered(text, zone="America/New_York", moment=ANCHOR):
     ],
 )
 def test_a_rule_that_never_occurs_is_detected_in_bounded_steps(text, zone):
-    answer, calls = answered(text, zone)
+    answer, calls = answer_and_calls(text, zone)
 
     assert isinstance(answer, NeverOccurs)
-    # No more than a few calls for each day of thirty years.
+    # This allows a few calls for each day of thirty years.
     assert calls < 25 * 30 * 366
 
 
@@ -112,7 +112,7 @@ def test_a_rule_that_never_occurs_is_detected_in_bounded_steps(text, zone):
     ],
 )
 def test_an_occurrence_is_found_in_bounded_steps(text):
-    answer, calls = answered(text)
+    answer, calls = answer_and_calls(text)
 
     assert isinstance(answer, datetime)
     assert calls < CALLS_MOST
@@ -125,22 +125,23 @@ def test_an_occurrence_is_found_in_bounded_steps(text):
         "FREQ=SECONDLY;INTERVAL=61;BYSECOND=0;COUNT=10000",
     ],
 )
-def test_a_count_that_takes_too_many_candidates_is_refused(text):
-    answer, calls = answered(text)
+def test_a_count_that_takes_too_many_candidates_is_rejected(text):
+    answer, calls = answer_and_calls(text)
 
     assert isinstance(answer, BudgetExceeded)
     assert calls < 2 * CALLS_MOST
 
 
 def test_a_search_with_too_many_candidates_stops():
-    # Every seventh second, whose remainder by 7 in the week never changes, and on Mondays only at other remainders.
+    # No candidate matches: a week has a multiple of seven seconds, so every seventh second meets the same seconds of
+    # each Monday, and the rule selects others.
     minutes, seconds = range(0, 60, 7), (second for second in range(60) if second % 7 != 5)
     rule = (
         f"FREQ=SECONDLY;INTERVAL=7;BYDAY=MO;BYHOUR=0,7,14,21;"
         f"BYMINUTE={','.join(map(str, minutes))};BYSECOND={','.join(map(str, seconds))}"
     )
 
-    answer, calls = answered(rule, "UTC")
+    answer, calls = answer_and_calls(rule, "UTC")
     warnings = parse_rrule(f"DTSTART:{ANCHOR:%Y%m%dT%H%M%SZ} {rule}", zone=ZoneInfo("UTC"), anchor=ANCHOR).warnings
 
     assert isinstance(answer, BudgetExceeded)
@@ -161,8 +162,8 @@ def test_a_search_with_too_many_candidates_stops():
         "RDATE:" + "20270131," * 220,
     ],
 )
-def test_invalid_rules_are_refused_in_bounded_steps(text):
-    answer, calls = answered(text)
+def test_invalid_rules_are_rejected_in_bounded_steps(text):
+    answer, calls = answer_and_calls(text)
 
     assert isinstance(answer, RecurrenceInvalid) or answer is not None
     assert calls < 50_000
@@ -176,7 +177,7 @@ def test_a_search_far_from_the_start_takes_no_longer():
         "FREQ=MINUTELY;INTERVAL=7;BYHOUR=9",
         "FREQ=SECONDLY",
     ):
-        _, near = answered(text)
-        _, far = answered(text, moment=ANCHOR + timedelta(days=36500))
+        _, near = answer_and_calls(text)
+        _, far = answer_and_calls(text, moment=ANCHOR + timedelta(days=36500))
 
         assert far < 2 * near

@@ -1,4 +1,4 @@
-"""What holds for every rule, against dateutil and against a search minute by minute."""
+"""Properties of every rule, compared with dateutil and with a search of every minute."""
 
 # ruff: noqa: DTZ001 (wall times)
 
@@ -51,11 +51,11 @@ def nth_weekdays(most):
 
 @st.composite
 def rules(draw, frequencies=("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY")):
-    """A rule that RFC 5545 allows and dateutil reads as the RFC does.
+    """Generate rules that are valid in RFC 5545 and that dateutil interprets as the RFC does.
 
-    It does not: it wants both of the plain and the nth weekdays of a BYDAY, not either; it counts BYSETPOS in what the
-    start leaves of the first week; it lets a BYWEEKNO alone have all days of the week, and takes weeks 52 and 53 for
-    others at the turn of some years.
+    Left out are rules that dateutil interprets differently. It requires both the plain and the nth weekdays of BYDAY
+    rather than either. It applies BYSETPOS to the days of the first week after the start. With BYWEEKNO alone, it
+    includes all days of the week. At the turn of some years, it confuses weeks 52 and 53 with other weeks.
     """
     frequency = draw(st.sampled_from(frequencies))
     parts = {"FREQ": frequency, "INTERVAL": draw(st.sampled_from([1, 1, 1, 2, 3, 5, 7, 13]))}
@@ -90,12 +90,12 @@ starts = st.datetimes(datetime(1995, 1, 1), datetime(2030, 1, 1)).map(lambda wal
 calendar_rules = rules(("YEARLY", "MONTHLY", "WEEKLY", "DAILY"))
 
 
-#: How far dateutil can look in a moment: it goes through the seconds of a SECONDLY rule one by one.
+#: How far dateutil can search quickly: it steps through every second of a SECONDLY rule.
 AFFORDABLE = {"SECONDLY": timedelta(days=3), "MINUTELY": timedelta(days=90), "HOURLY": timedelta(days=2000)}
 
 
 def after(rule, moment, count):
-    """Return the next instants; fewer where the rule ends or pauses for thirty years."""
+    """Return the next `count` instants; fewer if the rule ends or has no occurrence for thirty years."""
     found = []
     try:
         while len(found) < count and (occurrence := rule.next_after(moment)) is not None:
@@ -127,7 +127,7 @@ def test_occurrences_are_those_that_dateutil_finds(text, start):
 
 @few
 @given(rules(), starts, st.integers(0, 7), st.floats(0, 1))
-def test_an_answer_does_not_depend_on_where_the_search_begins(text, start, place, part):
+def test_the_occurrences_do_not_depend_on_where_the_search_begins(text, start, place, part):
     rule = in_utc(text, start)
     found = after(rule, just_before(start), 9)
     assume(len(found) > place + 1)
@@ -168,7 +168,7 @@ def test_week_numbers_are_those_of_iso_8601(weeks):
 
 @few
 @given(calendar_rules, st.sampled_from(CHANGES), st.integers(0, 4), st.integers(0, 86_399), st.integers(0, 96))
-def test_calendar_rules_are_the_wall_times_of_dateutil_made_instants(text, change, days_before, second, hours):
+def test_calendar_rules_have_the_wall_times_of_dateutil_as_instants(text, change, days_before, second, hours):
     key, day = change
     zone = ZoneInfo(key)
     start = day - timedelta(days=days_before) + timedelta(seconds=second)
@@ -176,7 +176,7 @@ def test_calendar_rules_are_the_wall_times_of_dateutil_made_instants(text, chang
     moment = max(just_before(start, zone), resolve(start + timedelta(hours=hours), zone).at)
     found = after(rule, moment, 6)
     assume(found)
-    # dateutil is asked for a month only: what it never finds it would look for until the year 9999.
+    # Only a month is compared: if dateutil finds no occurrence, it searches up to the year 9999.
     month_end = day + timedelta(days=31)
     assume(found[-1].replace(tzinfo=None) < month_end)
 
@@ -201,7 +201,9 @@ def test_calendar_rules_are_the_wall_times_of_dateutil_made_instants(text, chang
     st.sampled_from(CHANGES),
     st.integers(0, 2880),
 )
-def test_exact_rules_are_what_a_search_minute_by_minute_finds(interval, parts, frequency, change, minutes_before):
+def test_exact_rules_have_the_instants_that_a_search_of_every_minute_finds(
+    interval, parts, frequency, change, minutes_before
+):
     key, day = change
     zone = ZoneInfo(key)
     start = resolve(day - timedelta(minutes=minutes_before), zone).at
@@ -213,7 +215,7 @@ def test_exact_rules_are_what_a_search_minute_by_minute_finds(interval, parts, f
     into = start.astimezone(zone).minute % unit
 
     def matches(minute):
-        """Whether the instant that many minutes after the start is one, by the words of the documentation."""
+        """Whether the instant `minute` minutes after the start is an occurrence, according to the documentation."""
         wall = (start + timedelta(minutes=minute)).astimezone(zone)
         return (
             (minute + into) // unit % interval == 0
@@ -230,7 +232,7 @@ def test_exact_rules_are_what_a_search_minute_by_minute_finds(interval, parts, f
 
 @few
 @given(calendar_rules, st.sampled_from(CHANGES), st.integers(0, 4), st.integers(0, 86_399))
-def test_a_time_of_day_is_a_named_one_or_has_a_remark(text, change, days_before, second):
+def test_a_time_of_day_is_one_of_the_rule_or_has_a_remark(text, change, days_before, second):
     key, day = change
     zone = ZoneInfo(key)
     start = resolve(day - timedelta(days=days_before) + timedelta(seconds=second), zone).at
@@ -260,7 +262,7 @@ def test_a_count_yields_exactly_that_number(text, start, count):
 
 @few
 @given(rules(), starts, st.integers(0, 11), st.integers(-1, 1))
-def test_until_ends_a_rule_at_that_instant_inclusive(text, start, place, seconds):
+def test_until_is_the_last_instant_and_is_included(text, start, place, seconds):
     endless = after(in_utc(text, start), just_before(start), 12)
     assume(len(endless) > place)
     until = endless[place] + timedelta(seconds=seconds)
@@ -272,7 +274,7 @@ def test_until_ends_a_rule_at_that_instant_inclusive(text, start, place, seconds
 
 @few
 @given(rules(), starts)
-def test_the_canonical_text_reads_as_the_same_rule(text, start):
+def test_the_canonical_text_is_parsed_as_the_same_rule(text, start):
     rule = in_utc(text, start)
     again = in_utc(canonical_text(rule.written), start)
 
@@ -300,7 +302,7 @@ fragments = st.sampled_from(
 
 @settings(max_examples=400, derandomize=True, deadline=None)
 @given(st.lists(fragments, max_size=14).map("".join) | st.text(max_size=60))
-def test_every_text_is_a_rule_or_is_refused(text):
+def test_every_text_is_a_rule_or_is_rejected(text):
     try:
         rule = in_utc(text, datetime(2027, 1, 31))
     except RecurrenceInvalid:

@@ -1,4 +1,4 @@
-"""All worked examples of RFC 5545, errata applied; they cross the clock change of October 1997 in New York."""
+"""All examples of RFC 5545, with its errata; many include the clock change of October 1997 in New York."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def expected(example):
 
 
 def parsed(example, rule):
-    # A zone of the schedule that must not matter: each DTSTART has its own.
+    # The zone of the schedule has no effect, because each DTSTART has its own zone.
     text = "\n".join([*example["properties"], rule])
     return parse_rrule(text, zone=ZoneInfo("Asia/Tokyo"), anchor=datetime(2020, 1, 1, tzinfo=UTC))
 
 
-def test_the_table_holds_every_example_of_the_rfc():
+def test_the_table_contains_every_example_of_the_rfc():
     assert len(VECTORS["examples"]) == 39
     assert len(CASES) == 42
     assert sum(example["is_complete"] for example in VECTORS["examples"]) == 26
 
 
 @pytest.mark.parametrize(("example", "rule"), CASES)
-def test_an_example_of_the_rfc_has_the_occurrences_it_prints(example, rule):
+def test_an_example_of_the_rfc_has_the_printed_occurrences(example, rule):
     recurrence = parsed(example, rule)
     wanted = expected(example)
 

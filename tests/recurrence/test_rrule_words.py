@@ -1,4 +1,4 @@
-"""Recurrence rules in English, and the warnings about them."""
+"""Descriptions of recurrence rules in English, and warnings about them."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def parsed(text, anchor=ANCHOR, zone="America/New_York"):
         ("RRULE:FREQ=DAILY EXDATE;VALUE=DATE:20261224,20261225,20261226", "Every day, except on 3 dates"),
     ],
 )
-def test_a_rule_in_words(text, words):
+def test_a_rule_has_this_description(text, words):
     assert parsed(text).description == words
 
 
@@ -221,7 +221,7 @@ def test_a_rule_in_words(text, words):
         ),
     ],
 )
-def test_common_mistakes_are_warned_about(text, warning):
+def test_common_mistakes_have_warnings(text, warning):
     assert parsed(text).warnings == (warning,)
 
 
@@ -246,6 +246,6 @@ def test_an_unambiguous_rule_has_no_warnings(text):
     assert parsed(text, ON_THE_HOUR).warnings == ()
 
 
-def test_in_utc_no_clock_changes_and_no_time_is_ambiguous():
+def test_a_rule_in_utc_has_no_warnings_about_zones():
     for text in ("FREQ=DAILY;UNTIL=20271224T120000", "FREQ=HOURLY;INTERVAL=24", "FREQ=DAILY;BYHOUR=2;BYMINUTE=30"):
         assert parsed(text, ON_THE_HOUR, "UTC").warnings == ()

@@ -48,7 +48,7 @@ def local(recurrence, count, after=ANCHOR):
     return [f"{one.at.astimezone(recurrence.zone):%a %Y-%m-%d %H:%M}" for one in first(recurrence, count, after)]
 
 
-# The object
+# The JSON object
 
 
 def test_skips_survive_a_round_trip_through_json():
@@ -213,7 +213,7 @@ def test_a_holiday_has_its_english_name(day, holidays, name, monkeypatch):
         ),
     ],
 )  # fmt: skip
-def test_invalid_skips_are_refused_with_their_path(given, message):
+def test_invalid_skips_are_rejected_with_their_path(given, message):
     with pytest.raises(InvalidArgument) as caught:
         Skips.parse(given)
 
@@ -231,14 +231,14 @@ def test_invalid_skips_are_refused_with_their_path(given, message):
         ({"market": "NYS"}, 'skip.holidays: unknown market; did you mean "XNYS"?'),
     ],
 )  # fmt: skip
-def test_unknown_holidays_are_refused_with_a_suggestion(given, problem):
+def test_unknown_holidays_are_rejected_with_a_suggestion(given, problem):
     with pytest.raises(RecurrenceInvalid) as caught:
         Skips.parse({"holidays": given})
 
     assert caught.value.problem.startswith(problem)
 
 
-def test_a_missing_library_is_named_with_how_to_install_it(monkeypatch):
+def test_a_missing_library_is_an_error_with_the_command_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "holidays", None)
 
     with pytest.raises(
@@ -247,10 +247,10 @@ def test_a_missing_library_is_named_with_how_to_install_it(monkeypatch):
         Skips.parse({"holidays": "NP"})
 
 
-# What becomes of an occurrence
+# Dropped and moved occurrences
 
 
-def test_what_is_dropped_is_left_out():
+def test_dropped_occurrences_are_left_out():
     recurrence = a_recurrence(weekends=True, holidays="US", dates=["2026-12-29"])
 
     assert local(recurrence, 3) == ["Mon 2026-12-28 09:00", "Wed 2026-12-30 09:00", "Thu 2026-12-31 09:00"]
@@ -283,7 +283,7 @@ def test_preceding_moves_to_the_business_day_before_but_not_before_the_start():
     assert found[0].remarks == ("Saturday 2027-01-02 is skipped (weekend): moved to Friday 2027-01-01",)
 
 
-def test_a_moved_occurrence_goes_to_a_business_day_also_where_weekends_are_not_skipped():
+def test_an_occurrence_moves_to_a_business_day_even_if_weekends_are_not_skipped():
     recurrence = a_recurrence("monthly", anchor=ANCHOR + DAY, holidays="US", adjustment="following")
 
     assert local(recurrence, 1, after=ANCHOR) == ["Mon 2026-12-28 09:00"]
@@ -302,7 +302,7 @@ def test_an_occurrence_in_a_window_moves_to_its_end_or_to_the_minute_before_it()
     )
 
 
-def test_an_occurrence_in_the_minute_before_a_window_has_the_remarks_of_those_that_move_there():
+def test_an_occurrence_in_the_minute_before_a_window_has_the_remarks_of_occurrences_that_move_there():
     window = {"from": "09:00", "to": "09:20"}
     recurrence = a_recurrence("PT1M", anchor=ANCHOR - 2 * MINUTE, windows=[window], adjustment="preceding")
 
@@ -319,7 +319,7 @@ def test_the_end_of_a_window_is_outside_it_and_its_beginning_inside():
     assert local(recurrence, 2) == ["Thu 2026-12-24 10:30", "Thu 2026-12-24 11:00"]
 
 
-def test_a_window_past_midnight_belongs_to_the_day_it_begins_on():
+def test_a_window_past_midnight_belongs_to_the_day_on_which_it_begins():
     recurrence = a_recurrence("hourly", windows=[{"from": "22:00", "to": "02:00", "days": ["fri"]}])
 
     hours = local(recurrence, 60)
@@ -337,14 +337,14 @@ def test_a_window_may_be_a_whole_day():
     assert local(recurrence, 2) == ["Sat 2026-12-26 00:00", "Sat 2026-12-26 09:00"]
 
 
-def test_windows_that_overlap_are_one():
+def test_overlapping_windows_are_joined():
     windows = [{"from": "08:00", "to": "09:30"}, {"from": "08:30", "to": "11:00"}, {"from": "10:30", "to": "12:00"}]
 
     assert local(a_recurrence(windows=windows, adjustment="following"), 1) == ["Thu 2026-12-24 12:00"]
     assert local(a_recurrence(windows=windows, adjustment="preceding"), 1) == ["Fri 2026-12-25 07:59"]
 
 
-def test_an_occurrence_that_moves_into_another_skip_moves_on():
+def test_an_occurrence_that_moves_into_another_skip_moves_again():
     recurrence = a_recurrence(
         "weekly", anchor=ANCHOR + 2 * DAY, weekends=True, adjustment="following",
         windows=[{"from": "08:00", "to": "10:00", "days": ["mon"]}],
@@ -366,8 +366,8 @@ def test_a_function_skips_and_gives_its_reason():
 
 
 @pytest.mark.parametrize("text", ["daily", "30 2 * * *", "FREQ=DAILY;BYHOUR=2;BYMINUTE=30;BYSECOND=0"])
-def test_a_time_that_clocks_skip_on_a_skipped_day_keeps_the_time_that_the_rule_names(text):
-    """Otherwise Monday would have two occurrences: its own, and Sunday's an hour later."""
+def test_a_moved_occurrence_keeps_the_rules_time_if_a_gap_moved_it_on_the_skipped_day(text):
+    """Otherwise Monday would have two occurrences: its own at 02:30, and that of Sunday at 03:30."""
     anchor = datetime(2026, 3, 5, 7, 30, tzinfo=UTC)
     recurrence = a_recurrence(text, anchor=anchor, weekends=True, adjustment="following")
 
@@ -379,8 +379,8 @@ def test_a_time_that_clocks_skip_on_a_skipped_day_keeps_the_time_that_the_rule_n
 
 
 @pytest.mark.parametrize("adjustment", ["drop", "following"])
-def test_the_rest_of_a_day_is_not_skipped_when_the_clocks_go_back_over_midnight(adjustment):
-    """In Saint John's, one minute after midnight of 1 November 2009 it was 23:01 of 31 October again."""
+def test_the_remaining_day_is_not_skipped_if_the_clocks_go_back_across_midnight(adjustment):
+    """In St. John's, the clocks went back from 00:01 on 1 November 2009 to 23:01 on 31 October."""
     anchor = datetime(2009, 11, 1, 2, 10, tzinfo=UTC)
     recurrence = a_recurrence("PT20M", anchor, "America/St_Johns", dates=["2009-11-01"], adjustment=adjustment)
 
@@ -388,7 +388,7 @@ def test_the_rest_of_a_day_is_not_skipped_when_the_clocks_go_back_over_midnight(
 
 
 def test_two_occurrences_of_a_day_may_change_their_order_when_they_move():
-    """Saturday 10:00 and Sunday 09:00: on Monday the later one comes first."""
+    """Saturday 10:00 and Sunday 09:00 both move to Monday, where the later occurrence is the first."""
     recurrence = a_recurrence(
         "PT23H", anchor=datetime(2026, 12, 26, 15, tzinfo=UTC), weekends=True, adjustment="following"
     )
@@ -409,7 +409,7 @@ def test_an_occurrence_is_moved_at_most_a_year_and_left_out_otherwise():
     ]  # fmt: skip
 
 
-def test_a_dense_rule_is_dropped_rather_than_moved_over_a_weekend():
+def test_occurrences_of_a_dense_rule_are_dropped_rather_than_moved_past_a_weekend():
     friday = datetime(2026, 12, 26, 4, 58, tzinfo=UTC)
     recurrence = a_recurrence("every minute", weekends=True, adjustment="following")
 
@@ -429,7 +429,7 @@ def test_a_dense_rule_is_dropped_rather_than_moved_over_a_weekend():
     ],
 )
 @pytest.mark.parametrize("adjustment", ["drop", "preceding", "following"])
-def test_where_everything_is_skipped_nothing_ever_occurs_and_the_search_ends(text, skips, adjustment):
+def test_if_every_occurrence_is_skipped_the_search_ends_and_the_rule_never_occurs(text, skips, adjustment):
     with pytest.raises(NeverOccurs):
         a_recurrence(text, **skips, adjustment=adjustment)
 
@@ -445,7 +445,7 @@ def test_a_function_that_skips_everything_is_called_a_bounded_number_of_times(ad
     assert len(calls) <= 5_000
 
 
-# The law: a search gives what listing everything gives
+# The law: a search gives the same occurrences as moving and sorting all candidates
 
 
 days = st.integers(0, 24).map(lambda n: (ANCHOR + n * DAY).date().isoformat())
@@ -469,7 +469,7 @@ skips = st.fixed_dictionaries(
     },
 )
 FUNCTIONS = Functions(skip={"sometimes": lambda at: (at.day + at.hour) % 3 == 0})
-#: Where the clocks change near the anchor's date in some year: at two, at midnight, over midnight, by a whole day.
+#: Zones, and dates near a clock change: at 02:00, at midnight, across midnight, by a whole day, and none in UTC.
 places = st.sampled_from(
     [
         ("America/New_York", "2026-10-20"), ("America/New_York", "2026-02-25"), ("America/Sao_Paulo", "2018-10-25"),
@@ -490,7 +490,9 @@ places = st.sampled_from(
 @example(
     "PT23H", {"adjustment": "following", "weekends": True}, ("UTC", "2026-05-01"), 600, [0, 1440, 2880, 4320, 5760]
 )
-def test_a_search_gives_what_listing_and_sorting_all_landings_gives(text, given_skips, place, minute, moments):
+def test_a_search_gives_the_same_occurrences_as_moving_and_sorting_all_candidates(
+    text, given_skips, place, minute, moments
+):
     timezone, day = place
     shift = date.fromisoformat(day) - ANCHOR.date()
     given_skips = shifted(given_skips, shift)
@@ -520,7 +522,7 @@ def each_occurrence(recurrence, after, end):
 
 
 def shifted(given_skips, shift):
-    """Return the skips with their dates near another anchor."""
+    """Return the skips with their dates moved by `shift`, so that they are near the anchor."""
 
     def moved(day):
         return (date.fromisoformat(day) + shift).isoformat()
@@ -534,7 +536,7 @@ def shifted(given_skips, shift):
 
 
 def landings(candidates, given_skips, zone):
-    """Return where all candidates land, in order, each instant once."""
+    """Return the instants to which the candidates move, in order and without duplicates."""
     return sorted({at for one in candidates if (at := landing(one, given_skips, zone)) is not None})
 
 

@@ -1,4 +1,4 @@
-"""Functions of the project that plan series: outside the tick's transactions, within a time limit."""
+"""Project functions that compute occurrences: called outside the tick's transactions, within a time limit."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.factories import NOW, PATIENCE, insert_many, projects, set_clock, sta
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 SHORT = 0.1
-#: Later than any sweep that a tick of this project has begun.
+#: Long enough after a sweep for the next one to be due.
 SWEEP_AGAIN = timedelta(seconds=301)
 
 
 class Stepping:
-    """A rule of the project: `step` after the instant it is given, after what `before` does."""
+    """A project function that returns the given instant plus `step`, after calling `before`."""
 
     def __init__(self, name="steps", step=HOUR):
         self.before = lambda: None
@@ -43,7 +43,7 @@ class Stepping:
 
 
 class Gate:
-    """Holds back who comes until it is opened, however long."""
+    """A function that blocks its callers until the gate is opened."""
 
     def __init__(self):
         self.entered, self.opened = threading.Event(), threading.Event()
@@ -55,7 +55,7 @@ class Gate:
 
 @pytest.fixture
 def gate():
-    """Return a gate that is open at the end of the test."""
+    """Return a gate that is opened at the end of the test."""
     gate = Gate()
     yield gate
     gate.opened.set()
@@ -63,7 +63,7 @@ def gate():
 
 @pytest.fixture
 def a_project(database_url, connection):
-    """Return a function that makes a project of functions and a handler, on a clock that stands at NOW."""
+    """Return a function that creates a project with a handler and the given functions, with the clock set to NOW."""
     set_clock(connection, NOW)
 
     @action("test:run")
@@ -75,7 +75,7 @@ def a_project(database_url, connection):
 
 
 def stored(connection, schedule):
-    """Return status, note and the planned instant of a schedule, the latter from NOW."""
+    """Return the status and the reason of a schedule, and its planned instant relative to NOW."""
     status, note, at = connection.execute(
         "select s.status, s.status_reason, a.occurrence_at from scheduled_action_schedules s"
         " left join scheduled_actions a on a.id = s.next_action_id and a.status = 'pending' where s.id = %s",
@@ -85,12 +85,12 @@ def stored(connection, schedule):
 
 
 def tick_at(project, connection, moment):
-    """Tick at a moment from NOW; return the report."""
+    """Set the clock to a moment relative to NOW and run a tick; return its report."""
     set_clock(connection, NOW + moment)
     return project.processor.tick()
 
 
-def test_a_function_runs_under_no_row_lock_and_holds_no_other_action_up(a_project, connection, database_url, gate):
+def test_a_function_runs_without_row_locks_and_delays_no_other_action(a_project, connection, database_url, gate):
     steps = Stepping()
     project = a_project(steps.function)
     schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
@@ -114,7 +114,7 @@ def test_a_function_runs_under_no_row_lock_and_holds_no_other_action_up(a_projec
 
 
 @pytest.mark.parametrize("rule", ["custom:steps", "PT1H"])
-def test_a_function_that_hangs_defers_its_series_with_the_reason_until_it_returns(a_project, connection, gate, rule):
+def test_a_function_that_hangs_defers_its_schedule_with_the_reason_until_it_returns(a_project, connection, gate, rule):
     steps = Stepping()
 
     @skip_occurrence("never")
@@ -142,7 +142,7 @@ def test_a_function_that_hangs_defers_its_series_with_the_reason_until_it_return
 
 
 @pytest.mark.parametrize("raised", [SystemExit(1), ValueError("no"), KeyboardInterrupt()])
-def test_a_function_that_raises_pauses_its_series_and_no_other(a_project, connection, raised):
+def test_a_function_that_raises_pauses_only_its_own_schedule(a_project, connection, raised):
     steps, sound = Stepping(), Stepping("sound")
     project = a_project(steps.function, sound.function)
     broken = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
@@ -173,7 +173,7 @@ def test_missed_occurrences_of_a_function_are_caught_up_within_one_tick(a_projec
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_a_rolling_series_of_a_function_is_planned_when_its_run_has_ended(database_url, connection, transactional):
+def test_a_rolling_schedule_with_a_function_is_planned_when_its_run_has_ended(database_url, connection, transactional):
     set_clock(connection, NOW)
     steps = Stepping()
 
@@ -190,7 +190,9 @@ def test_a_rolling_series_of_a_function_is_planned_when_its_run_has_ended(databa
     assert stored(connection, schedule) == ("active", None, 2 * HOUR + HOUR / 2)
 
 
-def test_a_planning_thread_that_cannot_be_started_costs_no_tick_and_the_sweep_plans(a_project, connection, monkeypatch):
+def test_the_tick_ends_if_a_planning_thread_cannot_start_and_the_sweep_plans_its_schedule(
+    a_project, connection, monkeypatch
+):
     steps = Stepping()
     project = a_project(steps.function)
     schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
@@ -216,12 +218,12 @@ def test_a_planning_thread_that_cannot_be_started_costs_no_tick_and_the_sweep_pl
     assert error["error"].startswith("background: RuntimeError: can't start new thread")
     assert stored(connection, schedule) == ("active", None, None)
 
-    # The first tick of another process sweeps.
+    # The first tick of another process runs a sweep.
     tick_at(a_project(steps.function), connection, HOUR + SWEEP_AGAIN)
     assert stored(connection, schedule) == ("active", None, 2 * HOUR)
 
 
-def test_an_answer_for_a_series_that_was_changed_meanwhile_is_dropped(a_project, connection, gate):
+def test_the_result_of_a_function_is_discarded_if_the_schedule_was_paused_during_the_call(a_project, connection, gate):
     steps = Stepping()
     project = a_project(steps.function)
     schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
@@ -238,16 +240,18 @@ def test_an_answer_for_a_series_that_was_changed_meanwhile_is_dropped(a_project,
     assert stored(connection, schedule) == ("paused", "enough", None)
 
 
-CHANGED_MEANWHILE = [
+CHANGES_DURING_THE_CALL = [
     ({"jitter_seconds": 600.0}, HOUR),
-    # What leaves a planned occurrence where it is leaves this one to be planned, too.
+    # This change does not affect a planned occurrence; the unplanned one must still be planned.
     ({"misfire": "skip"}, HOUR),
     ({"until": NOW + 90 * MINUTE}, None),
 ]
 
 
-@pytest.mark.parametrize(("changes", "after"), CHANGED_MEANWHILE)
-def test_an_answer_for_a_series_that_was_changed_meanwhile_is_found_again(a_project, connection, gate, changes, after):
+@pytest.mark.parametrize(("changes", "after"), CHANGES_DURING_THE_CALL)
+def test_the_occurrence_is_computed_again_if_the_schedule_changed_during_the_call(
+    a_project, connection, gate, changes, after
+):
     steps = Stepping()
     project = a_project(steps.function)
     schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
@@ -258,7 +262,7 @@ def test_an_answer_for_a_series_that_was_changed_meanwhile_is_found_again(a_proj
     assert gate.entered.wait(PATIENCE)
 
     with connection.transaction():
-        # In a transaction of the caller's nothing else plans it.
+        # A change in the caller's transaction does not plan the schedule.
         project.schedules.update(schedule.id, connection=connection, **changes)
     gate.opened.set()
     ticking.join(PATIENCE)
@@ -271,11 +275,11 @@ def test_an_answer_for_a_series_that_was_changed_meanwhile_is_found_again(a_proj
         assert planned.scheduled_at == apply_jitter(found, NOW + HOUR + after)
 
 
-def test_what_was_interrupted_between_claim_and_planning_is_found_by_the_sweep(a_project, connection):
+def test_the_sweep_plans_a_schedule_whose_process_ended_between_claim_and_planning(a_project, connection):
     steps = Stepping()
     project = a_project(steps.function)
     schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
-    # As a process leaves it that is killed after the claim: accounted for, and nothing planned.
+    # The state after a process is killed between claim and planning: the occurrence is recorded, but the next one is not planned.
     connection.execute("delete from scheduled_actions")
     connection.execute(
         "update scheduled_action_schedules"
@@ -299,13 +303,13 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_by_a_person_calls_functions_under_no_row_lock(a_project, connection, database_url, gate, change):
+def test_a_change_by_a_person_calls_functions_without_row_locks(a_project, connection, database_url, gate, change):
     steps = Stepping()
     project = a_project(steps.function)
     schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps", name="series")
     if change == "resume":
         operations.pause(project.schedules, schedule.id)
-    # Nothing that was called for before is called for again.
+    # With a later time, no cached result is used, and the function is called.
     set_clock(connection, NOW + SECOND)
     steps.before = gate
     changed = []
@@ -324,7 +328,9 @@ def test_a_change_by_a_person_calls_functions_under_no_row_lock(a_project, conne
         assert changed[0].next_occurrence_at == NOW + expected
 
 
-def test_cancelling_a_planned_occurrence_plans_the_next_under_no_row_lock(a_project, connection, database_url, gate):
+def test_cancelling_a_planned_occurrence_plans_the_next_one_without_row_locks(
+    a_project, connection, database_url, gate
+):
     steps = Stepping()
     project = a_project(steps.function)
     schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
@@ -342,8 +348,8 @@ def test_cancelling_a_planned_occurrence_plans_the_next_under_no_row_lock(a_proj
     assert stored(connection, schedule) == ("active", None, 2 * HOUR)
 
 
-def test_cancelling_many_planned_occurrences_plans_the_next_of_each_under_no_row_lock(a_project, connection):
-    """By code and from the command line: a request plans at its end what its transactions left."""
+def test_cancelling_many_planned_occurrences_plans_the_next_of_each_without_row_locks(a_project, connection):
+    """At the end, the request plans the schedules that its transactions left unplanned."""
     steps = Stepping()
     project = a_project(steps.function)
     series = [project.schedules.schedule_recurring("test:run", {}, "custom:steps") for _ in range(3)]
@@ -362,7 +368,7 @@ def test_cancelling_many_planned_occurrences_plans_the_next_of_each_under_no_row
     assert [stored(connection, schedule) for schedule in series] == [("active", None, 2 * HOUR)] * 3
 
 
-def test_series_of_users_that_are_changed_together_are_planned_when_they_have_been(a_project, connection):
+def test_schedules_of_several_users_that_are_changed_together_are_planned_afterwards(a_project, connection):
     @skip_occurrence("never")
     def never(moment):
         return False
@@ -380,7 +386,7 @@ def test_series_of_users_that_are_changed_together_are_planned_when_they_have_be
     assert schedule_at("15:00") == [("active", None, 3 * HOUR)] * 2
 
 
-def test_a_schedule_made_in_the_callers_transaction_is_planned_in_it(a_project, connection):
+def test_a_schedule_created_in_the_callers_transaction_is_planned_in_it(a_project, connection):
     project = a_project(Stepping().function)
 
     with connection.transaction():
@@ -390,7 +396,7 @@ def test_a_schedule_made_in_the_callers_transaction_is_planned_in_it(a_project, 
     assert stored(connection, schedule) == ("active", None, HOUR)
 
 
-def test_a_schedule_whose_function_hangs_is_refused_and_not_stored(a_project, connection, gate):
+def test_a_schedule_whose_function_hangs_is_rejected_and_not_stored(a_project, connection, gate):
     steps = Stepping()
     steps.before = gate
     project = a_project(steps.function, function_timeout_seconds=SHORT)
@@ -401,7 +407,9 @@ def test_a_schedule_whose_function_hangs_is_refused_and_not_stored(a_project, co
     assert connection.execute("select count(*) from scheduled_action_schedules").fetchone() == (0,)
 
 
-def test_a_sweep_meets_each_series_once_however_many_wait_for_a_function(a_project, connection, gate, monkeypatch):
+def test_a_sweep_processes_each_schedule_once_however_many_wait_for_a_function(
+    a_project, connection, gate, monkeypatch
+):
     steps = Stepping()
     project = a_project(steps.function, function_timeout_seconds=SHORT)
     for _ in range(5):
@@ -417,7 +425,7 @@ def test_a_sweep_meets_each_series_once_however_many_wait_for_a_function(a_proje
     assert stored(connection, plain) == ("active", None, HOUR)
 
 
-def test_a_series_that_is_locked_while_its_function_answers_is_left_to_the_sweep(
+def test_a_schedule_that_is_locked_when_its_function_returns_is_left_to_the_sweep(
     a_project, connection, database_url, gate
 ):
     steps = Stepping()
@@ -432,7 +440,7 @@ def test_a_series_that_is_locked_while_its_function_answers_is_left_to_the_sweep
     with psycopg.connect(database_url) as other:
         other.execute("select from scheduled_action_schedules for update")
         gate.opened.set()
-        # Longer than a statement waits for a lock.
+        # The tick ends after the lock timeout of a statement.
         ticking.join(PATIENCE)
     assert not ticking.is_alive()
     assert stored(connection, schedule) == ("active", None, None)
@@ -442,7 +450,7 @@ def test_a_series_that_is_locked_while_its_function_answers_is_left_to_the_sweep
     assert stored(connection, schedule) == ("active", None, 2 * HOUR)
 
 
-def test_a_resolver_that_hangs_ends_at_the_limit_and_one_that_leaves_is_an_error(a_project, gate):
+def test_a_resolver_that_hangs_times_out_and_one_that_exits_is_an_error(a_project, gate):
     @resolve_recipients("hangs")
     def hangs(name, team_id):
         gate()
@@ -460,7 +468,7 @@ def test_a_resolver_that_hangs_ends_at_the_limit_and_one_that_leaves_is_an_error
 
 
 @pytest.mark.parametrize("change", [operations.resume, Schedules.update])
-def test_a_change_in_the_callers_transaction_calls_no_function_and_is_planned_by_the_sweep(
+def test_a_change_in_the_callers_transaction_calls_no_function_and_leaves_planning_to_the_sweep(
     a_project, connection, change
 ):
     steps = Stepping()
@@ -481,7 +489,7 @@ def test_a_change_in_the_callers_transaction_calls_no_function_and_is_planned_by
     assert stored(connection, schedule) == ("active", None, HOUR + 2 * SECOND)
 
 
-def test_a_series_that_the_code_declares_is_planned_by_its_function(database_url, connection):
+def test_a_schedule_declared_in_code_is_planned_by_its_function(database_url, connection):
     set_clock(connection, NOW)
     steps = Stepping()
 

@@ -1,4 +1,4 @@
-"""Rules that take many steps: refused when they are stored, planned after the commit, paused with the reason."""
+"""Rules that take many steps: rejected as arguments, planned after the commit, or paused with the reason."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from scheduled_actions import action
 from scheduled_actions.core.errors import BudgetExceeded
 from tests.factories import NOW, insert_many, projects, set_clock, statuses, wait_until
 
-#: Each occurrence lies behind about ten thousand candidates: too many for a transaction, few enough to be planned.
+#: A search evaluates about ten thousand candidates: too many for a transaction, few enough for deferred planning.
 SPARSE = "RRULE:FREQ=SECONDLY;INTERVAL=10007;BYHOUR=0,3,6,9,12,15,18,21;BYMINUTE=0;BYSECOND=0"
-#: The same, and its end behind more candidates than any evaluation looks at.
+#: The same rule; finding its last occurrence takes more candidates than any evaluation may use.
 ENDLESS = f"{SPARSE};COUNT=10000"
 
 
 @pytest.fixture
 def project(database_url, connection):
-    """Return a project with one handler, on a clock that stands at NOW."""
+    """Return a project with one handler, with the clock set to NOW."""
     set_clock(connection, NOW)
 
     @action("test:run")
@@ -29,8 +29,8 @@ def project(database_url, connection):
         yield make(run)
 
 
-def due_series(project, connection, rule):
-    """Return an hourly series whose occurrence is due, and whose rule is now another one."""
+def schedule_with_due_occurrence(project, connection, rule):
+    """Return an hourly schedule whose occurrence is due, and whose stored rule is replaced by `rule`."""
     made = project.schedules.schedule_recurring("test:run", {}, "every 1 hour")
     connection.execute(
         "update scheduled_action_schedules set recurrence = %s, kind = 'rrule' where id = %s", [rule, made.id]
@@ -40,7 +40,7 @@ def due_series(project, connection, rule):
     return made
 
 
-def of_schedule(connection, schedule):
+def state_of(connection, schedule):
     return connection.execute(
         "select status, status_reason, next_action_id is not null from scheduled_action_schedules where id = %s",
         [schedule.id],
@@ -54,34 +54,36 @@ def test_a_rule_over_its_budget_is_not_stored(project, connection):
     assert connection.execute("select count(*) from scheduled_action_schedules").fetchone() == (0,)
 
 
-def test_a_stored_rule_over_its_budget_pauses_its_series_with_the_reason_and_holds_nothing_up(project, connection):
-    hostile = due_series(project, connection, ENDLESS)
+def test_a_stored_rule_over_its_budget_pauses_its_schedule_with_the_reason_and_delays_no_action(project, connection):
+    hostile = schedule_with_due_occurrence(project, connection, ENDLESS)
     good = insert_many(connection, 5, action_type="test:run", scheduled_at=NOW)
 
     report = project.processor.tick()
-    wait_until(lambda: of_schedule(connection, hostile)[0] == "paused")
+    wait_until(lambda: state_of(connection, hostile)[0] == "paused")
 
     assert report.errors == []
     assert {statuses(connection)[one] for one in good} == {"completed"}
-    assert "the recurrence needs more than 100,000 steps" in of_schedule(connection, hostile)[1]
+    assert "the recurrence needs more than 100,000 steps" in state_of(connection, hostile)[1]
 
 
-def test_a_rule_of_many_steps_is_planned_after_the_claim_has_committed(project, connection, caplog):
+def test_a_rule_that_takes_many_steps_is_planned_after_the_claim_has_committed(project, connection, caplog):
     caplog.set_level("INFO", logger="scheduled_actions")
-    sparse = due_series(project, connection, SPARSE)
+    sparse = schedule_with_due_occurrence(project, connection, SPARSE)
 
     project.processor.tick()
-    wait_until(lambda: of_schedule(connection, sparse)[2])
+    wait_until(lambda: state_of(connection, sparse)[2])
 
-    assert of_schedule(connection, sparse) == ("active", None, True)
+    assert state_of(connection, sparse) == ("active", None, True)
     assert f"schedule.left id={sparse.id}" in caplog.text
 
 
-def test_usual_rules_of_a_whole_batch_are_planned_in_the_claim(project, connection, caplog):
+def test_ordinary_rules_of_a_whole_batch_are_planned_in_the_claim(project, connection, caplog):
     caplog.set_level("INFO", logger="scheduled_actions")
-    made = [due_series(project, connection, f"FREQ=DAILY;BYHOUR=9;BYMINUTE={n % 60}") for n in range(60)]
+    made = [
+        schedule_with_due_occurrence(project, connection, f"FREQ=DAILY;BYHOUR=9;BYMINUTE={n % 60}") for n in range(60)
+    ]
 
     project.processor.tick()
 
-    assert all(of_schedule(connection, one) == ("active", None, True) for one in made)
+    assert all(state_of(connection, one) == ("active", None, True) for one in made)
     assert "schedule.left" not in caplog.text

@@ -1,4 +1,4 @@
-"""Making and changing schedules: asking twice is asking once, and a change is whole or not at all."""
+"""Creating and changing schedules: repeated calls have no further effect, and changes are atomic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from scheduled_actions.schedules.service import Schedules
 from scheduled_actions.schedules.sync import sync
 from tests.factories import NOW, projects, row, set_clock, statuses, together
 
-#: Without a zone, on purpose.
+#: Intentionally without a time zone.
 NAIVE = datetime(2026, 3, 5, 9, 0)  # noqa: DTZ001
 MINUTE, HOUR, DAY = (timedelta(seconds=seconds) for seconds in (60, 3600, 86400))
 
@@ -40,7 +40,7 @@ def run(payload: dict):
 
 @pytest.fixture
 def a_project(database_url, connection):
-    """Return a function that makes a project on the test's database, whose clock stands at NOW."""
+    """Return a function that creates a project on the test's database, with the clock set to NOW."""
     set_clock(connection, NOW)
     with projects(database_url) as make:
         yield make
@@ -55,10 +55,10 @@ def count(connection, table):
     return connection.execute(f"select count(*) from {table}").fetchone()[0]
 
 
-# -- making ------------------------------------------------------------------------------------------------------------
+# -- creating ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_schedule_stands_with_its_first_occurrence(schedules, connection):
+def test_a_new_schedule_has_its_first_occurrence_planned(schedules, connection):
     made = schedules.schedule_recurring("test:run", {"n": 1}, "0 9 * * *", timezone="Europe/Berlin", team_id="t")
 
     planned = row(connection, made.next_action_id)
@@ -79,7 +79,7 @@ def test_a_schedule_stands_with_its_first_occurrence(schedules, connection):
         (NOW - 10 * DAY - HOUR, NOW + DAY - HOUR),
     ],
 )
-def test_the_first_occurrence_is_the_start_where_one_is_named(schedules, start, first):
+def test_the_first_occurrence_is_at_the_given_start(schedules, start, first):
     assert schedules.schedule_recurring("test:run", {}, "daily", scheduled_at=start).next_occurrence_at == first
 
 
@@ -90,7 +90,7 @@ def test_a_naive_start_is_in_the_zone_of_the_schedule(schedules):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "expected"),
     [
         ({"recurrence": "0 25 * * *"}, RecurrenceInvalid, "hour"),
         ({"recurrence": "0 0 30 2 *"}, NeverOccurs, "30"),
@@ -123,17 +123,19 @@ def test_a_naive_start_is_in_the_zone_of_the_schedule(schedules):
         ({"priority": 1 << 20}, InvalidArgument, "priority"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_name_and_nothing_is_made(schedules, connection, arguments, error, said):
+def test_an_invalid_argument_is_rejected_by_name_and_nothing_is_stored(
+    schedules, connection, arguments, error, expected
+):
     given = {"action_type": "test:run", "payload": {}, "recurrence": "daily"} | arguments
 
     with pytest.raises(error) as caught:
         schedules.schedule_recurring(**given)
 
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
     assert count(connection, "scheduled_action_schedules") == count(connection, "scheduled_actions") == 0
 
 
-def test_in_the_callers_own_transaction_it_never_was_once_that_is_rolled_back(schedules, connection, database_url):
+def test_a_schedule_created_in_the_callers_transaction_is_rolled_back_with_it(schedules, connection, database_url):
     with psycopg.connect(database_url) as own:
         schedules.schedule_recurring("test:run", {}, "daily", connection=own)
         own.rollback()
@@ -141,7 +143,7 @@ def test_in_the_callers_own_transaction_it_never_was_once_that_is_rolled_back(sc
     assert count(connection, "scheduled_action_schedules") == count(connection, "scheduled_actions") == 0
 
 
-# -- asking again ------------------------------------------------------------------------------------------------------
+# -- repeated calls ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("start", [None, HOUR, NOW + HOUR])
@@ -154,7 +156,7 @@ def test_an_upsert_with_the_same_arguments_changes_nothing(schedules, connection
     assert again == first
 
 
-def test_an_upsert_with_another_rule_replans_under_the_same_id(schedules, connection):
+def test_an_upsert_with_another_rule_replans_the_schedule_under_the_same_id(schedules, connection):
     first = schedules.schedule_recurring("test:run", {}, "daily", name="report")
 
     again = schedules.schedule_recurring("test:run", {"n": 2}, "hourly", name="report")
@@ -164,7 +166,7 @@ def test_an_upsert_with_another_rule_replans_under_the_same_id(schedules, connec
     assert row(connection, again.next_action_id)["payload"] == {"n": 2}
 
 
-def test_an_upsert_with_another_payload_changes_the_waiting_occurrence(schedules, connection):
+def test_an_upsert_with_another_payload_changes_the_planned_occurrence(schedules, connection):
     first = schedules.schedule_recurring("test:run", {"n": 1}, "daily", name="report")
     set_clock(connection, NOW + HOUR)
 
@@ -184,7 +186,7 @@ def test_a_name_belongs_to_its_team(schedules):
     assert schedules.get("report", team_id="a").team_id == "a"
 
 
-def test_a_name_does_not_change_its_type(schedules, a_project):
+def test_the_action_type_of_a_named_schedule_cannot_change(schedules, a_project):
     schedules.schedule_recurring("test:run", {}, "daily", name="report")
     other = a_project(run, action("test:other")(lambda payload: None)).schedules
 
@@ -192,7 +194,7 @@ def test_a_name_does_not_change_its_type(schedules, a_project):
         other.schedule_recurring("test:other", {}, "daily", name="report")
 
 
-def test_many_that_ask_at_once_make_one(schedules, connection, database_url):
+def test_concurrent_upserts_with_one_name_create_one_schedule(schedules, connection, database_url):
     made = together(
         database_url, 8, lambda _, number: schedules.schedule_recurring("test:run", {}, "daily", name="report").id
     )
@@ -204,7 +206,7 @@ def test_many_that_ask_at_once_make_one(schedules, connection, database_url):
 # -- changing ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_edited_rule_is_planned_anew_in_the_same_transaction(schedules, connection):
+def test_an_edited_rule_is_replanned_in_the_same_transaction(schedules, connection):
     made = schedules.schedule_recurring("test:run", {"n": 1}, "daily", overlap="queue", remaining=5)
 
     edited = schedules.update(made.id, recurrence="every 2 hours")
@@ -214,7 +216,7 @@ def test_an_edited_rule_is_planned_anew_in_the_same_transaction(schedules, conne
     assert list(statuses(connection).values()) == ["pending"]
 
 
-def test_none_takes_an_argument_back_to_its_default(schedules):
+def test_none_resets_an_argument_to_its_default(schedules):
     made = schedules.schedule_recurring("test:run", {}, "daily", until=NOW + 9 * DAY, overlap="queue")
 
     edited = schedules.update(made.id, until=None, overlap=None)
@@ -222,7 +224,7 @@ def test_none_takes_an_argument_back_to_its_default(schedules):
     assert (edited.until, edited.overlap) == (None, "skip")
 
 
-def test_a_refused_edit_changes_nothing(schedules, connection):
+def test_a_rejected_edit_changes_nothing(schedules, connection):
     made = schedules.schedule_recurring("test:run", {}, "daily")
 
     with pytest.raises(RecurrenceInvalid):
@@ -231,7 +233,7 @@ def test_a_refused_edit_changes_nothing(schedules, connection):
     assert schedules.get(made.id) == made
 
 
-def test_an_ended_schedule_goes_on_once_its_end_is_moved(schedules, a_project, connection):
+def test_an_ended_schedule_continues_if_its_end_is_extended(schedules, a_project, connection):
     made = schedules.schedule_recurring("test:run", {}, "daily", remaining=1)
     set_clock(connection, NOW + DAY)
     a_project(run).processor.tick()
@@ -242,7 +244,7 @@ def test_an_ended_schedule_goes_on_once_its_end_is_moved(schedules, a_project, c
     assert (edited.status, edited.remaining, edited.next_occurrence_at) == ("active", 2, NOW + 2 * DAY)
 
 
-def test_a_pause_takes_the_waiting_one_away_and_a_resume_makes_up_for_nothing(schedules, a_project, connection):
+def test_a_pause_deletes_the_planned_occurrence_and_a_resume_creates_no_missed_ones(schedules, a_project, connection):
     made = schedules.schedule_recurring("test:run", {}, "daily")
 
     paused = operations.pause(schedules, made.id, reason="the printer is broken", by="ann")
@@ -266,7 +268,7 @@ def test_a_paused_schedule_can_be_edited_and_stays_paused(schedules):
     assert operations.resume(schedules, made.id).next_occurrence_at == NOW + HOUR
 
 
-def test_a_run_now_stands_beside_the_series(schedules, a_project, connection):
+def test_an_additional_run_leaves_the_planned_occurrence_unchanged(schedules, a_project, connection):
     made = schedules.schedule_recurring("test:run", {}, "daily", remaining=3)
 
     extra = operations.run_now(schedules, made.id, by="ann")
@@ -278,7 +280,7 @@ def test_a_run_now_stands_beside_the_series(schedules, a_project, connection):
     assert (after.remaining, after.next_action_id) == (3, made.next_action_id)
 
 
-def test_skipping_the_next_one_plans_the_one_after_it(schedules, connection):
+def test_skipping_the_planned_occurrence_plans_the_one_after_it(schedules, connection):
     made = schedules.schedule_recurring("test:run", {}, "daily", remaining=2)
 
     after = operations.skip_next(
@@ -298,7 +300,7 @@ def test_a_cancelled_occurrence_does_not_end_its_series(schedules, a_project):
     assert schedules.get(made.id).next_occurrence_at == NOW + 2 * DAY
 
 
-def test_a_deleted_schedule_leaves_what_it_ran_and_nothing_that_waits(schedules, a_project, connection):
+def test_deleting_a_schedule_keeps_its_past_actions_and_deletes_the_planned_one(schedules, a_project, connection):
     made = schedules.schedule_recurring("test:run", {}, "daily")
     set_clock(connection, NOW + DAY)
     a_project(run).processor.tick()
@@ -311,7 +313,7 @@ def test_a_deleted_schedule_leaves_what_it_ran_and_nothing_that_waits(schedules,
 
 
 @pytest.mark.parametrize("change", [operations.pause, operations.skip_next])
-def test_an_ended_schedule_is_left_alone(schedules, a_project, connection, change):
+def test_an_ended_schedule_cannot_be_paused_or_skipped(schedules, a_project, connection, change):
     made = schedules.schedule_recurring("test:run", {}, "daily", remaining=1)
     set_clock(connection, NOW + DAY)
     a_project(run).processor.tick()
@@ -333,13 +335,13 @@ CHANGES = [
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("reference", [uuid4(), "nobody", "x" * 200])
-def test_an_unknown_schedule_is_unknown_to_every_change(schedules, change, reference):
+def test_every_operation_reports_an_unknown_schedule(schedules, change, reference):
     with pytest.raises(UnknownSchedule):
         change(schedules, reference)
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_teams_schedule_answers_like_an_unknown_one(schedules, change):
+def test_the_schedule_of_another_team_is_reported_as_unknown(schedules, change):
     made = schedules.schedule_recurring("test:run", {}, "daily", team_id="a", name="report")
 
     for reference in (made.id, "report"):
@@ -351,7 +353,7 @@ def test_another_teams_schedule_answers_like_an_unknown_one(schedules, change):
 # -- backfill ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_backfill_makes_what_was_never_made_and_nothing_twice(schedules, a_project, connection):
+def test_a_backfill_creates_missing_occurrences_and_no_duplicates(schedules, a_project, connection):
     made = schedules.schedule_recurring("test:run", {}, "0 9 * * *")
     set_clock(connection, NOW + DAY)
     a_project(run).processor.tick()
@@ -389,7 +391,7 @@ def test_a_backfill_from_before_the_start_keeps_the_phase_of_the_start(schedules
 
 
 @pytest.mark.parametrize("rule", ["daily", "3rd business day of the month", "0 12 * * *"])
-def test_a_backfill_from_before_the_start_makes_no_second_occurrence_of_a_day(schedules, a_project, connection, rule):
+def test_a_backfill_from_before_the_start_creates_no_second_occurrence_on_a_day(schedules, a_project, connection, rule):
     made = schedules.schedule_recurring("test:run", {}, rule, scheduled_at=NOW)
     a_project(run).processor.tick()
     set_clock(connection, NOW + DAY)
@@ -410,7 +412,7 @@ def test_backfilled_occurrences_run_one_after_the_other(schedules, a_project, co
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "said"),
+    ("start", "end", "expected"),
     [
         (NOW, NOW - DAY, "end"),
         (NOW, NOW + DAY, "future"),
@@ -419,23 +421,23 @@ def test_backfilled_occurrences_run_one_after_the_other(schedules, a_project, co
         (None, NOW, "aware"),
     ],
 )
-def test_an_invalid_backfill_range_is_rejected(schedules, connection, start, end, said):
+def test_an_invalid_backfill_range_is_rejected(schedules, connection, start, end, expected):
     made = schedules.schedule_recurring("test:run", {}, "hourly")
 
-    with pytest.raises(InvalidArgument, match=said):
+    with pytest.raises(InvalidArgument, match=expected):
         operations.backfill(schedules, made.id, start, end)
 
     assert count(connection, "scheduled_actions") == 1
 
 
-# -- in step with the code ---------------------------------------------------------------------------------------------
+# -- declared schedules ------------------------------------------------------------------------------------------------
 
 
 def declaring(recurrence, name="test:run"):
     return Registry.of(action(name, recurrence=recurrence)(lambda payload: None))
 
 
-def test_a_declared_schedule_is_made_on_the_first_tick_and_kept(a_project):
+def test_a_declared_schedule_is_created_on_the_first_tick_and_kept(a_project):
     project = a_project(registry=declaring({"rule": "0 9 * * *", "timezone": "Europe/Berlin", "payload": {"n": 1}}))
 
     project.processor.tick()
@@ -446,7 +448,7 @@ def test_a_declared_schedule_is_made_on_the_first_tick_and_kept(a_project):
     assert (made.name, made.payload, made.timezone, made.is_declared) == ("test:run", {"n": 1}, "Europe/Berlin", True)
 
 
-def test_a_changed_declaration_changes_its_schedule_and_a_dropped_one_pauses_it(a_project):
+def test_a_changed_declaration_changes_its_schedule_and_a_removed_one_pauses_it(a_project):
     project = a_project(registry=declaring("daily"))
     sync(project.schedules)
     (made,) = project.schedules.find()
@@ -462,7 +464,7 @@ def test_a_changed_declaration_changes_its_schedule_and_a_dropped_one_pauses_it(
     assert project.schedules.get(made.id).status == "active"
 
 
-def test_a_persons_pause_of_a_declared_schedule_stays(a_project):
+def test_a_declared_schedule_that_a_person_paused_stays_paused(a_project):
     project = a_project(registry=declaring("daily"))
     sync(project.schedules)
     operations.pause(project.schedules, "test:run", by="ann")
@@ -503,7 +505,7 @@ class Watched(BaseModel):
 
 
 def watched(watch):
-    """Return an action that the code declares, whose payload calls this as it is validated."""
+    """Return a handler with a declared recurrence; validating its payload calls `watch`."""
 
     def handle(payload: Watched) -> None:
         """Do nothing."""
@@ -516,7 +518,7 @@ def watched(watch):
     ("error", "named"),
     [(SystemExit("left"), "SystemExit"), (RuntimeError("left"), "RuntimeError"), (ValueError("left"), "left")],
 )
-def test_a_model_that_raises_harms_no_other_declaration(a_project, error, named):
+def test_a_payload_model_that_raises_does_not_affect_other_declarations(a_project, error, named):
     def leave():
         raise error
 
@@ -548,7 +550,7 @@ def test_models_of_declared_payloads_run_while_no_schedule_is_locked(a_project, 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_newest_are_listed_first_a_page_at_a_time(schedules):
+def test_schedules_are_listed_page_by_page_with_the_newest_first(schedules):
     made = [schedules.schedule_recurring("test:run", {}, "daily").id for _ in range(5)]
 
     first = schedules.find(limit=3)
@@ -557,13 +559,13 @@ def test_the_newest_are_listed_first_a_page_at_a_time(schedules):
     assert [one.id for one in [*first, *rest]] == made[::-1]
 
 
-def test_the_next_instants_begin_with_the_planned_one(schedules):
+def test_the_upcoming_instants_begin_with_the_planned_one(schedules):
     made = schedules.schedule_recurring("test:run", {}, "daily", remaining=2)
 
     assert list(schedules.hook.planner.rules.upcoming(made, count=5)) == [NOW + DAY, NOW + 2 * DAY]
 
 
-# -- what edits must not lose ------------------------------------------------------------------------------------------
+# -- edits -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_name_that_is_taken_is_rejected(schedules):
@@ -574,7 +576,7 @@ def test_a_name_that_is_taken_is_rejected(schedules):
         schedules.update(made.id, name="taken")
 
 
-def test_a_naive_end_is_in_the_zone_of_the_schedule_also_when_it_is_edited(schedules):
+def test_a_naive_end_in_an_edit_is_in_the_zone_of_the_schedule(schedules):
     made = schedules.schedule_recurring("test:run", {}, "daily", timezone="America/New_York")
 
     edited = schedules.update(made.id, until=datetime(2026, 3, 9, 0, 0))  # noqa: DTZ001 - naive on purpose

@@ -1,4 +1,4 @@
-"""A series through real ticks on a stopped clock: it never ends unasked, and nothing of it comes twice."""
+"""Series in real ticks with a fixed clock: a series never stops unintentionally, and no occurrence runs twice."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=seconds) for seconds in (1, 60, 3
 
 @pytest.fixture
 def a_project(database_url, connection):
-    """Return a function that makes a project on the test's database, whose clock stands at NOW."""
+    """Return a function that creates a project on the test's database, with the clock set to NOW."""
     set_clock(connection, NOW)
     with projects(database_url) as make:
         yield make
 
 
 class Ran:
-    """A handler that remembers what it was called with, and returns a given outcome."""
+    """A handler that records the instants of its occurrences, and returns a given outcome."""
 
     def __init__(self, answer=None, **options):
         self.calls = []
@@ -52,7 +52,7 @@ class Ran:
 
 
 def ticks(project, connection, *moments):
-    """Tick at each of these moments from NOW; return the reports."""
+    """Run a tick at each of these moments, relative to NOW; return the reports."""
     reports = []
     for moment in moments:
         set_clock(connection, NOW + moment)
@@ -61,7 +61,7 @@ def ticks(project, connection, *moments):
 
 
 def planned(connection, schedule):
-    """Return the instants of the schedule's pending actions from NOW, and prove that one of them is pointed to."""
+    """Return the instants of pending actions relative to NOW; check that the schedule references one of them."""
     waiting = connection.execute(
         "select a.occurrence_at, a.id = s.next_action_id from scheduled_actions a"
         " join scheduled_action_schedules s on s.id = a.schedule_id"
@@ -80,10 +80,10 @@ def outcomes(connection, schedule):
     return [status for (status,) in found]
 
 
-# -- going round -------------------------------------------------------------------------------------------------------
+# -- claiming and planning ---------------------------------------------------------------------------------------------
 
 
-def test_claiming_an_occurrence_plans_the_next_and_never_two(a_project, connection):
+def test_claiming_an_occurrence_plans_exactly_one_next_occurrence(a_project, connection):
     ran = Ran()
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily", scheduled_at=HOUR)
@@ -99,7 +99,7 @@ def test_claiming_an_occurrence_plans_the_next_and_never_two(a_project, connecti
     assert (found.executions, found.missed, found.last_occurrence_at) == (2, 0, NOW + HOUR + DAY)
 
 
-def test_a_series_whose_handler_always_fails_is_alive_after_ten_days(a_project, connection):
+def test_a_series_whose_handler_always_fails_continues_for_ten_days(a_project, connection):
     ran = Ran(ValueError("no"), max_attempts=3, retry=Delays([60]))
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily")
@@ -111,9 +111,7 @@ def test_a_series_whose_handler_always_fails_is_alive_after_ten_days(a_project, 
     assert len(ran.calls) == 30
 
 
-def test_a_claim_waits_for_no_schedule_that_cannot_be_followed_and_that_another_session_changes(
-    a_project, connection, database_url
-):
+def test_a_claim_does_not_wait_for_a_locked_schedule_that_cannot_be_planned(a_project, connection, database_url):
     ran = Ran()
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily", scheduled_at=HOUR)
@@ -142,7 +140,9 @@ def test_a_claim_waits_for_no_schedule_that_cannot_be_followed_and_that_another_
 
 @pytest.mark.parametrize(("misfire", "runs"), [("fire_once", 1), ("skip", 0), ("catch_up", 3)])
 @pytest.mark.parametrize("late", [timedelta(0), 2 * HOUR])
-def test_three_days_of_silence_give_as_many_runs_as_the_policy_says(a_project, connection, misfire, runs, late):
+def test_the_misfire_policy_decides_the_number_of_runs_after_an_outage_of_three_days(
+    a_project, connection, misfire, runs, late
+):
     ran = Ran()
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily", misfire=misfire)
@@ -155,19 +155,19 @@ def test_three_days_of_silence_give_as_many_runs_as_the_policy_says(a_project, c
     assert len(ran.calls) == runs + 1
 
 
-def test_what_a_catch_up_drops_is_shown(a_project, connection):
+def test_occurrences_that_a_catch_up_drops_are_counted_as_missed(a_project, connection):
     ran = Ran()
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "hourly", misfire="catch_up", catch_up_limit=2)
 
     ticks(project, connection, *([10 * HOUR + MINUTE] * 3))
 
-    # The one that was planned before the silence, and the two latest.
+    # The occurrence planned before the outage, and the two latest.
     assert ran.instants == [HOUR, 9 * HOUR, 10 * HOUR]
     assert project.schedules.get(schedule.id).missed == 7
 
 
-def test_an_occurrence_in_the_middle_of_a_long_line_is_planned_like_any_other(a_project, connection):
+def test_an_occurrence_in_the_middle_of_a_long_queue_is_planned_like_any_other(a_project, connection):
     ran = Ran()
     project = a_project(ran.handler, batch_size=10)
     schedule = project.schedules.schedule_recurring("test:run", {}, "PT1M")
@@ -181,7 +181,7 @@ def test_an_occurrence_in_the_middle_of_a_long_line_is_planned_like_any_other(a_
     assert planned(connection, schedule) == [2 * MINUTE]
 
 
-def test_a_retry_and_the_next_occurrence_live_side_by_side(a_project, connection):
+def test_a_retry_and_the_next_occurrence_exist_at_the_same_time(a_project, connection):
     ran = Ran(ValueError("no"), max_attempts=2, retry=Delays([90]))
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "every minute")
@@ -195,7 +195,7 @@ def test_a_retry_and_the_next_occurrence_live_side_by_side(a_project, connection
     assert ran.instants == [MINUTE, 2 * MINUTE, MINUTE, 3 * MINUTE]
 
 
-def test_a_snoozed_occurrence_and_the_next_both_run_though_they_come_due_together(a_project, connection):
+def test_a_snoozed_occurrence_and_the_next_one_both_run_if_they_are_due_together(a_project, connection):
     snoozed = []
 
     def snooze_once(context):
@@ -214,7 +214,7 @@ def test_a_snoozed_occurrence_and_the_next_both_run_though_they_come_due_togethe
     assert outcomes(connection, schedule) == ["completed", "completed", "pending"]
 
 
-def test_a_released_occurrence_comes_back_beside_the_next(a_project, connection):
+def test_a_released_occurrence_runs_along_with_the_next_one(a_project, connection):
     project = a_project(Ran().handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "every minute")
     without_handlers = a_project()
@@ -226,7 +226,7 @@ def test_a_released_occurrence_comes_back_beside_the_next(a_project, connection)
     assert outcomes(connection, schedule) == ["completed", "completed", "pending"]
 
 
-def test_without_a_handler_one_occurrence_waits_and_no_pile_grows(a_project, connection):
+def test_without_a_handler_one_occurrence_waits_and_the_following_ones_are_skipped(a_project, connection):
     project = a_project(Ran().handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "every minute")
     without_handlers = a_project()
@@ -240,7 +240,7 @@ def test_without_a_handler_one_occurrence_waits_and_no_pile_grows(a_project, con
 
 
 class Gate:
-    """A handler that is at work until it is let go."""
+    """A handler that runs until `leave` is set."""
 
     def __init__(self):
         self.entered, self.leave, self.calls = threading.Semaphore(0), threading.Event(), []
@@ -262,7 +262,9 @@ class Gate:
         ("allow", ["processing", "processing", "pending"], ["completed", "completed", "pending"]),
     ],
 )
-def test_an_occurrence_that_comes_due_while_the_last_runs(a_project, connection, overlap, while_it_runs, afterwards):
+def test_the_overlap_policy_applies_if_an_occurrence_is_due_while_the_previous_one_runs(
+    a_project, connection, overlap, while_it_runs, afterwards
+):
     gate = Gate()
     project, other = a_project(gate.handler), a_project(gate.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "every minute", overlap=overlap)
@@ -287,7 +289,7 @@ def test_an_occurrence_that_comes_due_while_the_last_runs(a_project, connection,
 # -- rolling -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_next_of_a_rolling_schedule_is_counted_from_the_end_of_the_run(a_project, connection):
+def test_a_rolling_schedule_counts_its_interval_from_the_end_of_the_run(a_project, connection):
     ran = Ran()
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "PT10M", recurrence_type="rolling")
@@ -298,7 +300,7 @@ def test_the_next_of_a_rolling_schedule_is_counted_from_the_end_of_the_run(a_pro
     assert project.schedules.get(schedule.id).executions == 1
 
 
-def test_a_rolling_one_that_fails_comes_again_once_its_attempts_are_used_up(a_project, connection):
+def test_a_rolling_schedule_plans_the_next_occurrence_after_the_last_failed_attempt(a_project, connection):
     project = a_project(Ran(ValueError("no"), max_attempts=2, retry=Delays([60])).handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "PT10M", recurrence_type="rolling")
 
@@ -310,7 +312,7 @@ def test_a_rolling_one_that_fails_comes_again_once_its_attempts_are_used_up(a_pr
     assert planned(connection, schedule) == [21 * MINUTE]
 
 
-def test_a_rolling_occurrence_that_a_transactional_handler_settles_plans_the_next_with_it(a_project, connection):
+def test_settling_a_rolling_occurrence_of_a_transactional_handler_plans_the_next_one(a_project, connection):
     @action("test:run", transactional=True)
     def handle(payload: dict, context: Context):
         return None
@@ -333,7 +335,7 @@ def test_a_cancelled_rolling_occurrence_does_not_end_its_series(a_project, conne
     assert planned(connection, schedule) == [15 * MINUTE]
 
 
-def test_cancelling_an_occurrence_whose_next_cannot_be_written_cancels_it_and_pauses_the_series(a_project, connection):
+def test_cancelling_an_occurrence_pauses_the_schedule_if_the_next_one_cannot_be_written(a_project, connection):
     project = a_project(Ran().handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily")
     connection.execute(
@@ -350,7 +352,7 @@ def test_cancelling_an_occurrence_whose_next_cannot_be_written_cancels_it_and_pa
     assert "no such row here" in found.status_reason
 
 
-def test_a_rolling_one_that_was_paused_and_resumed_while_it_ran_goes_on_from_the_end_of_that_run(a_project, connection):
+def test_a_rolling_schedule_paused_and_resumed_during_a_run_continues_from_the_end_of_that_run(a_project, connection):
     gate = Gate()
     project = a_project(gate.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "PT10M", recurrence_type="rolling", remaining=9)
@@ -399,7 +401,7 @@ def test_an_ended_rule_plans_nothing(a_project, connection):
     assert project.schedules.get(schedule.id).status == "ended"
 
 
-def test_a_schedule_pauses_with_a_note_after_final_failures_in_a_row(a_project, connection):
+def test_a_schedule_is_paused_with_the_reason_after_final_failures_in_a_row(a_project, connection):
     ran = Ran(ValueError("no"), max_attempts=1)
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily", pause_after_failures=3)
@@ -417,10 +419,10 @@ def test_a_schedule_pauses_with_a_note_after_final_failures_in_a_row(a_project, 
     assert outcomes(connection, schedule)[-1] == "failed"
 
 
-# -- what a handler knows ----------------------------------------------------------------------------------------------
+# -- the context of a handler ------------------------------------------------------------------------------------------
 
 
-def test_a_handler_knows_its_occurrence_the_one_before_and_the_one_after(a_project, connection):
+def test_a_handler_gets_its_occurrence_and_the_previous_and_next_instants(a_project, connection):
     seen = []
 
     def look(context):
@@ -439,7 +441,7 @@ def test_a_handler_knows_its_occurrence_the_one_before_and_the_one_after(a_proje
     ]
 
 
-def test_jitter_puts_an_occurrence_off_and_never_moves_its_instant(a_project, connection):
+def test_jitter_delays_an_occurrence_without_changing_its_instant(a_project, connection):
     project = a_project(Ran().handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily", jitter_seconds=600)
 
@@ -450,7 +452,7 @@ def test_jitter_puts_an_occurrence_off_and_never_moves_its_instant(a_project, co
     assert found["occurrence_at"] == (NOW + DAY).isoformat()
 
 
-# -- mending -----------------------------------------------------------------------------------------------------------
+# -- repairs -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -471,10 +473,10 @@ def test_the_sweep_repairs_a_series_broken_by_a_manual_change(a_project, connect
 
     assert repaired == 1
     assert project.series.sweep(connection, every_seconds=0) == 0
-    assert len(planned(connection, schedule)) <= 2  # A planned occurrence without a pointer to it remains.
+    assert len(planned(connection, schedule)) <= 2  # An occurrence that the schedule no longer references remains.
 
 
-def test_a_tick_sweeps_by_itself_now_and_then(a_project, connection):
+def test_a_tick_sweeps_automatically(a_project, connection):
     project = a_project(Ran().handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily")
     connection.execute("delete from scheduled_actions")
@@ -484,7 +486,7 @@ def test_a_tick_sweeps_by_itself_now_and_then(a_project, connection):
     assert planned(connection, schedule) == [2 * DAY]
 
 
-def test_a_rule_that_cannot_be_followed_any_more_pauses_its_schedule_and_no_other(a_project, connection):
+def test_a_rule_that_can_no_longer_be_evaluated_pauses_only_its_own_schedule(a_project, connection):
     ran = Ran()
     project = a_project(ran.handler)
     broken = project.schedules.schedule_recurring("test:run", {}, "daily")
@@ -500,7 +502,7 @@ def test_a_rule_that_cannot_be_followed_any_more_pauses_its_schedule_and_no_othe
     assert planned(connection, sound) == [2 * DAY]
 
 
-# -- side by side ------------------------------------------------------------------------------------------------------
+# -- concurrency -------------------------------------------------------------------------------------------------------
 
 
 def test_an_occurrence_of_a_locked_schedule_waits_without_deadlock(a_project, connection, database_url):
@@ -517,7 +519,7 @@ def test_an_occurrence_of_a_locked_schedule_waits_without_deadlock(a_project, co
     assert ran.instants == [DAY]
 
 
-def test_many_ticks_at_once_plan_each_next_occurrence_once(a_project, connection, database_url):
+def test_concurrent_ticks_plan_each_next_occurrence_once(a_project, connection, database_url):
     ran = Ran()
     runtimes = [a_project(ran.handler, batch_size=7) for _ in range(4)]
     made = [runtimes[0].schedules.schedule_recurring("test:run", {}, "daily", name=f"s{n}") for n in range(40)]
@@ -530,7 +532,7 @@ def test_many_ticks_at_once_plan_each_next_occurrence_once(a_project, connection
         assert planned(connection, schedule) == [2 * DAY]
 
 
-def test_two_processes_that_sync_at_once_make_one_schedule(a_project, connection, database_url):
+def test_concurrent_synchronisations_create_one_schedule(a_project, connection, database_url):
     @action("test:run", recurrence="daily")
     def handle(payload: dict):
         return None
@@ -543,7 +545,7 @@ def test_two_processes_that_sync_at_once_make_one_schedule(a_project, connection
     assert (schedule.name, schedule.is_declared, planned(connection, schedule)) == ("test:run", True, [DAY])
 
 
-def test_a_dense_series_catches_up_on_the_latest_of_a_long_outage(a_project, connection):
+def test_a_dense_series_catches_up_on_the_latest_occurrences_of_a_long_outage(a_project, connection):
     ran = Ran()
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring(
@@ -552,21 +554,21 @@ def test_a_dense_series_catches_up_on_the_latest_of_a_long_outage(a_project, con
 
     ticks(project, connection, 6 * DAY)
 
-    # The planned one of before the outage, and the latest of those missed.
+    # The occurrence planned before the outage, and the latest of the missed ones.
     assert ran.instants == [SECOND, *(6 * DAY - number * SECOND for number in reversed(range(20)))]
     assert planned(connection, schedule) == [6 * DAY + SECOND]
     assert project.schedules.get(schedule.id).missed == 1000
 
 
 @pytest.mark.parametrize("rule", ["0 9 * * *", "daily", "RRULE:FREQ=DAILY"])
-def test_a_backfill_from_the_ends_of_the_calendar_is_refused(a_project, rule):
+def test_a_backfill_from_the_ends_of_the_calendar_is_rejected(a_project, rule):
     project = a_project(Ran().handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, rule)
 
     for year, offset in itertools.product((1, 2, 9999), (-12, 0, 14)):
         start = datetime(year, 1, 1, tzinfo=timezone(timedelta(hours=offset)))
         if rule.startswith("RRULE") and year == 2:
-            # It begins with the schedule.
+            # An RRULE has no occurrence before the start of the schedule.
             assert operations.backfill(project.schedules, schedule.id, start, NOW - HOUR) == []
             continue
         with pytest.raises(RequestError):

@@ -1,4 +1,4 @@
-"""Series whose occurrences wait for conditions, and bring follow-ups with them; through real ticks."""
+"""Series whose occurrences have conditions and follow-ups, in real ticks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ran():
 
 @pytest.fixture
 def project(database_url, connection, ran):
-    """Return a project whose clock stands at NOW; its `report:make` fails once `ran` holds "fail"."""
+    """Return a project with the clock set to NOW; its `report:make` fails while `ran` contains "fail"."""
 
     @action("report:make", max_attempts=1)
     def make(payload: dict, context):
@@ -54,7 +54,7 @@ def tick(project, connection, after):
 
 
 def occurrences(connection):
-    """Return each occurrence: its instant from NOW, its status, and the reason it was left out."""
+    """Return each occurrence: its instant relative to NOW, its status, and its error message."""
     found = connection.execute(
         "select occurrence_at, status, error_message from scheduled_actions where schedule_id is not null"
         " order by occurrence_at"
@@ -62,10 +62,10 @@ def occurrences(connection):
     return [(at - NOW, status, reason) for at, status, reason in found]
 
 
-# -- looked at once ----------------------------------------------------------------------------------------------------
+# -- conditions without a wait -----------------------------------------------------------------------------------------
 
 
-def test_an_occurrence_whose_condition_does_not_hold_is_skipped_with_the_reason_and_the_series_goes_on(
+def test_an_occurrence_whose_condition_does_not_hold_is_skipped_with_the_reason_and_the_series_continues(
     project, connection, ran
 ):
     daily(project, condition=CLOSED)
@@ -83,7 +83,7 @@ def test_an_occurrence_whose_condition_does_not_hold_is_skipped_with_the_reason_
     assert ran == [2 * DAY]
 
 
-def test_a_rolling_series_goes_on_after_an_occurrence_that_its_condition_left_out(project, connection, ran):
+def test_a_rolling_series_continues_after_an_occurrence_is_skipped_by_its_condition(project, connection, ran):
     daily(project, condition=CLOSED, recurrence_type="rolling")
 
     tick(project, connection, DAY)
@@ -94,7 +94,7 @@ def test_a_rolling_series_goes_on_after_an_occurrence_that_its_condition_left_ou
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_comes_due_while_an_occurrence_waits_is_left_out_and_the_fact_runs_the_one_that_waits(
+def test_occurrences_due_while_another_waits_are_skipped_and_the_waiting_one_runs_after_the_fact(
     project, connection, ran
 ):
     daily(project, condition=WAITING)
@@ -116,7 +116,7 @@ def test_what_comes_due_while_an_occurrence_waits_is_left_out_and_the_fact_runs_
 
 
 @pytest.mark.parametrize("overlap", ["allow", "queue"])
-def test_occurrences_that_may_overlap_wait_beside_one_another_and_run_in_their_order(project, connection, ran, overlap):
+def test_occurrences_that_may_overlap_wait_at_the_same_time_and_all_run(project, connection, ran, overlap):
     daily(project, condition=WAITING, overlap=overlap)
 
     tick(project, connection, DAY)
@@ -128,7 +128,7 @@ def test_occurrences_that_may_overlap_wait_beside_one_another_and_run_in_their_o
     assert sorted(ran) == [DAY, 2 * DAY]
 
 
-def test_a_rolling_series_waits_with_its_occurrence(project, connection, ran):
+def test_a_rolling_series_plans_no_occurrence_while_one_waits(project, connection, ran):
     daily(project, condition=WAITING, recurrence_type="rolling")
 
     tick(project, connection, DAY)
@@ -139,7 +139,7 @@ def test_a_rolling_series_waits_with_its_occurrence(project, connection, ran):
     assert occurrences(connection) == [(DAY, "completed", None), (3 * DAY + MINUTE, "pending", None)]
 
 
-def test_an_occurrence_that_has_waited_in_vain_ends_and_the_series_goes_on(project, connection, ran):
+def test_an_occurrence_whose_wait_times_out_is_skipped_and_the_series_continues(project, connection, ran):
     daily(project, condition=WAITING | {"timeout": 3600, "on_timeout": {"action_type": "report:send"}})
 
     tick(project, connection, DAY)
@@ -150,19 +150,20 @@ def test_an_occurrence_that_has_waited_in_vain_ends_and_the_series_goes_on(proje
     assert ran == [{}]
 
 
-#: The first insertion of an action from then on fails, as a transaction that another one got in the way of.
-ONCE_IN_THE_WAY = """
-    create sequence in_the_way;
-    create function once_in_the_way() returns trigger language plpgsql as $$ begin
-      if nextval('in_the_way') = 1 then raise exception using errcode = 'serialization_failure'; end if;
+#: Makes the next insertion of an action fail with a serialization failure; later insertions succeed.
+FAIL_THE_FIRST_INSERT = """
+    create sequence insertions;
+    create function fail_the_first_insert() returns trigger language plpgsql as $$ begin
+      if nextval('insertions') = 1 then raise exception using errcode = 'serialization_failure'; end if;
       return new;
     end $$;
-    create trigger once_in_the_way before insert on scheduled_actions for each row execute function once_in_the_way();
+    create trigger fail_the_first_insert before insert on scheduled_actions
+      for each row execute function fail_the_first_insert();
 """
 
 
-def test_a_rolling_occurrence_that_is_cancelled_while_it_is_looked_at_is_followed_by_the_next(database_url, connection):
-    looks, goes_on = threading.Event(), threading.Event()
+def test_cancelling_a_rolling_occurrence_during_its_condition_check_plans_the_next_one(database_url, connection):
+    is_checking, may_end = threading.Event(), threading.Event()
 
     @action("report:make")
     def make(payload: dict):
@@ -170,8 +171,8 @@ def test_a_rolling_occurrence_that_is_cancelled_while_it_is_looked_at_is_followe
 
     @condition("slow")
     def slow(check):
-        looks.set()
-        assert goes_on.wait(PATIENCE)
+        is_checking.set()
+        assert may_end.wait(PATIENCE)
         return False
 
     set_clock(connection, NOW)
@@ -179,22 +180,22 @@ def test_a_rolling_occurrence_that_is_cancelled_while_it_is_looked_at_is_followe
         project = made(registry=Registry.of(make, slow))
         wait = {"wait": {"kind": "custom", "name": "slow"}}
         schedule = daily(project, recurrence_type="rolling", condition=wait)
-        # Together or not at all: what comes between the end and the next leaves no series without an occurrence.
-        connection.execute(ONCE_IN_THE_WAY)
+        # Cancelling and planning are one transaction: its failure must not leave the series without an occurrence.
+        connection.execute(FAIL_THE_FIRST_INSERT)
         ticking = threading.Thread(target=tick, args=(project, connection, DAY))
         ticking.start()
-        assert looks.wait(PATIENCE)
+        assert is_checking.wait(PATIENCE)
         project.scheduler.cancel_action(schedule.next_action_id)
-        goes_on.set()
+        may_end.set()
         ticking.join(PATIENCE)
 
     assert [status for _, status, _ in occurrences(connection)] == ["cancelled", "pending"]
 
 
-# -- each as it is asked for -------------------------------------------------------------------------------------------
+# -- operations and changes --------------------------------------------------------------------------------------------
 
 
-def test_a_pause_takes_what_is_planned_and_leaves_what_waits(project, connection, ran):
+def test_a_pause_deletes_the_planned_occurrence_and_keeps_the_waiting_one(project, connection, ran):
     daily(project, condition=WAITING)
     tick(project, connection, DAY)
 
@@ -205,15 +206,15 @@ def test_a_pause_takes_what_is_planned_and_leaves_what_waits(project, connection
     assert occurrences(connection) == [(DAY, "completed", None)]
 
 
-def test_runs_by_hand_and_backfilled_ones_wait_too(project, connection, ran):
+def test_manual_and_backfilled_runs_also_wait_for_the_condition(project, connection, ran):
     daily(project, condition=WAITING)
     set_clock(connection, NOW + 3 * DAY)
 
-    by_hand = operations.run_now(project.schedules, "report").id
-    (made_up, *_) = operations.backfill(project.schedules, "report", NOW + DAY + MINUTE, NOW + 2 * DAY)
+    manual = operations.run_now(project.schedules, "report").id
+    (backfilled, *_) = operations.backfill(project.schedules, "report", NOW + DAY + MINUTE, NOW + 2 * DAY)
     project.processor.tick()
 
-    assert row(connection, by_hand)["waiting"]["checks"] == row(connection, made_up)["waiting"]["checks"] == 1
+    assert row(connection, manual)["waiting"]["checks"] == row(connection, backfilled)["waiting"]["checks"] == 1
 
 
 def test_a_new_condition_is_evaluated_for_the_waiting_occurrence_of_a_rolling_series(project, connection, ran):
@@ -226,7 +227,7 @@ def test_a_new_condition_is_evaluated_for_the_waiting_occurrence_of_a_rolling_se
     assert ran == [DAY]
 
 
-def test_what_follows_is_scheduled_with_the_end_of_each_occurrence(project, connection, ran):
+def test_follow_ups_are_scheduled_at_the_end_of_each_occurrence(project, connection, ran):
     sends = {"action_type": "report:send", "payload": {"to": "cfo"}}
     daily(project, on_success=sends, on_failure=[sends | {"payload": {"to": "it"}}])
 
@@ -239,11 +240,11 @@ def test_what_follows_is_scheduled_with_the_end_of_each_occurrence(project, conn
     assert ran == [DAY, {"to": "cfo"}, "fail", {"to": "it"}]
 
 
-def test_an_upsert_with_the_same_condition_changes_nothing_and_none_removes_it(project, connection):
-    asked = {"condition": WAITING, "on_success": {"action_type": "report:send"}}
-    first = daily(project, **asked)
+def test_an_upsert_with_the_same_condition_changes_nothing_and_none_removes_a_follow_up(project, connection):
+    options = {"condition": WAITING, "on_success": {"action_type": "report:send"}}
+    first = daily(project, **options)
 
-    again = daily(project, **asked)
+    again = daily(project, **options)
     planned = row(connection, first.next_action_id)
     changed = project.schedules.update("report", condition=CLOSED, on_success=None)
 

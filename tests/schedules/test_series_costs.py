@@ -1,4 +1,4 @@
-"""The cost of occurrences in a tick compared with plain actions, and what the optimisation must preserve."""
+"""The cost of occurrences in a tick compared with plain actions, and behaviour that optimisations must preserve."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tests.factories import NOW, PATIENCE, a_claimed, insert_many, projects, row
 from tests.statements import statement
 
 MINUTE = timedelta(minutes=1)
-#: What a tick asks for the sake of series.
+#: The statements that a tick runs only for series.
 _OF_SERIES = ("take_occurrences", "planned_among", "advance_schedules", "lock_schedules_that_watch")
 
 
 @pytest.fixture
 def a_project(database_url, connection):
-    """Return a function that makes a project on the test's database, whose clock stands at NOW."""
+    """Return a function that creates a project on the test's database, with the clock set to NOW."""
     set_clock(connection, NOW)
     with projects(database_url) as make:
         yield make
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """Count the statements that are run, by their texts."""
+def executed_statements(monkeypatch):
+    """Return a counter of the executed statements, by their texts."""
     counts = Counter()
     execute = psycopg.Cursor.execute
 
@@ -43,7 +43,7 @@ def asked(monkeypatch):
 
 
 class Gate:
-    """A handler without a context that is at work until it is let go."""
+    """A handler without a context argument that runs until `leave` is set."""
 
     def __init__(self):
         self.entered, self.leave = threading.Semaphore(0), threading.Event()
@@ -61,7 +61,7 @@ def quick(payload: dict):
     """Do nothing."""
 
 
-def test_the_statements_for_occurrences_do_not_grow_with_their_number(a_project, connection, asked):
+def test_the_statements_for_occurrences_do_not_grow_with_their_number(a_project, connection, executed_statements):
     project = a_project(quick)
     insert_many(connection, 20, action_type="test:quick", scheduled_at=NOW)
     project.processor.tick()
@@ -70,15 +70,15 @@ def test_the_statements_for_occurrences_do_not_grow_with_their_number(a_project,
         for _ in range(number):
             project.schedules.schedule_recurring("test:quick", {}, "every 10 minutes", scheduled_at=NOW + moment)
         set_clock(connection, NOW + moment)
-        asked.clear()
+        executed_statements.clear()
         assert project.processor.tick().succeeded >= number
-        counts.append([asked[statement(name)] for name in _OF_SERIES])
+        counts.append([executed_statements[statement(name)] for name in _OF_SERIES])
 
-    # Taken and planned by one statement each; planned, they are completed as any action is.
+    # One statement takes all occurrences and one plans the next ones; then they are completed like any action.
     assert counts == [[1, 0, 1, 0]] * 2
 
 
-def test_an_occurrence_is_completed_with_all_that_is_told_of_any_action(a_project, connection):
+def test_a_completed_occurrence_has_the_same_columns_as_any_action(a_project, connection):
     project = a_project(quick)
     schedule = project.schedules.schedule_recurring("test:quick", {}, "hourly", scheduled_at=NOW + MINUTE)
     set_clock(connection, NOW + MINUTE)
@@ -94,9 +94,7 @@ def test_an_occurrence_is_completed_with_all_that_is_told_of_any_action(a_projec
     ("change", "then"),
     [({"recurrence_type": "rolling"}, 20), ({"pause_after_failures": 1}, 20), ({"recurrence": "every 5 minutes"}, 15)],
 )
-def test_a_schedule_that_is_changed_while_its_occurrence_runs_goes_on_as_it_says_now(
-    a_project, connection, change, then
-):
+def test_a_schedule_changed_during_a_run_continues_with_its_new_arguments(a_project, connection, change, then):
     gate = Gate()
     project = a_project(gate.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "PT10M")
@@ -118,8 +116,8 @@ def test_a_schedule_that_is_changed_while_its_occurrence_runs_goes_on_as_it_says
     assert (found.consecutive_failures == 0) is ("recurrence" not in change)
 
 
-def test_an_occurrence_put_back_beside_the_one_before_runs_in_the_same_tick_once_that_has_ended(
-    a_project, connection, asked
+def test_an_occurrence_returned_to_pending_runs_in_the_same_tick_after_the_previous_one_has_ended(
+    a_project, connection, executed_statements
 ):
     gate = Gate()
     project = a_project(gate.handler)
@@ -131,14 +129,14 @@ def test_an_occurrence_put_back_beside_the_one_before_runs_in_the_same_tick_once
     assert gate.entered.acquire(timeout=PATIENCE)
 
     # It is claimed and returned repeatedly; only the end of the first lets it run.
-    wait_until(lambda: asked[statement("unclaim")] > 2)
+    wait_until(lambda: executed_statements[statement("unclaim")] > 2)
     gate.leave.set()
     tick.join(PATIENCE)
 
     assert (reports[0].succeeded, reports[0].remaining) == (3, 0)
 
 
-def test_a_note_of_any_text_goes_with_a_step(a_project, connection):
+def test_a_status_reason_may_contain_any_text(a_project, connection):
     project = a_project(quick)
     schedule = project.schedules.schedule_recurring("test:quick", {}, "daily")
     note = 'a "note", {of} \\ NULL'
@@ -150,10 +148,10 @@ def test_a_note_of_any_text_goes_with_a_step(a_project, connection):
 
 
 @pytest.mark.parametrize("anchor", ["-infinity", "infinity", "10000-01-01"])
-def test_a_start_beyond_any_datetime_pauses_its_schedule_and_no_other(a_project, connection, anchor):
+def test_a_start_outside_the_calendar_pauses_only_its_own_schedule(a_project, connection, anchor):
     project = a_project(quick)
     broken, sound = (project.schedules.schedule_recurring("test:quick", {}, "PT10M") for _ in range(2))
-    # As a row from before the table had its check.
+    # A row that was stored before the table had its check constraint.
     connection.execute(
         "alter table scheduled_action_schedules drop constraint scheduled_action_schedules_instants_are_in_the_calendar"
     )
@@ -167,7 +165,7 @@ def test_a_start_beyond_any_datetime_pauses_its_schedule_and_no_other(a_project,
     assert status == ("paused",)
 
 
-def test_a_schedule_moves_on_without_a_write_to_an_index(connection):
+def test_only_the_id_and_the_name_of_a_schedule_are_indexed(connection):
     indexed = connection.execute(
         "select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)"
         " where i.indrelid = 'scheduled_action_schedules'::regclass"
@@ -185,7 +183,7 @@ def test_a_schedule_moves_on_without_a_write_to_an_index(connection):
         ({"previous_epoch": -1.0}, False),
     ],
 )
-def test_an_occurrence_whose_instants_can_be_read_needs_no_look_at_its_row(epochs, is_plain):
+def test_an_occurrence_with_readable_instants_needs_no_query_for_its_context(epochs, is_plain):
     claimed = a_claimed(**{"occurrence_epoch": 1.8e9, "previous_epoch": 1.7e9} | epochs)
 
     assert attempt_runner.needs_no_context(claimed) is is_plain

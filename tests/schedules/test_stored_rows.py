@@ -1,4 +1,4 @@
-"""Deadlines and schedules whose rows SQL has broken: shown as broken, never acted on as if they were whole."""
+"""Deadlines and schedules with invalid values written by SQL: the problem is shown, and no invalid value is used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLE = "scheduled_action_deadlines"
 
 @pytest.fixture
 def runtime(database_url, connection):
-    """Give a project with deadlines whose clock stands at NOW, among tables that refuse no value."""
+    """Return a project with deadlines, with the clock set to NOW, on tables without check constraints."""
     set_clock(connection, NOW)
     without_checks(connection, TABLE)
     without_checks(connection, "scheduled_action_schedules")
@@ -57,14 +57,14 @@ def broken(runtime, connection):
         ("history", "'[{}]'", "history: an entry has no `what`, or an invalid `at`"),
     ],
 )
-def test_a_deadline_names_what_of_its_row_cannot_be_used(runtime, broken, column, change, problem):
+def test_a_deadline_describes_the_unusable_value_of_its_row(runtime, broken, column, change, problem):
     deadline_id = broken(column, change)
 
     assert runtime.deadlines.get(deadline_id).problem == problem
     assert [one.problem for one in reading.find(runtime.deadlines.database)] == [problem]
 
 
-def test_a_schedule_names_what_of_its_row_cannot_be_used_and_has_the_default_in_its_place(runtime, connection):
+def test_a_schedule_describes_the_unusable_value_of_its_row_and_has_the_default_instead(runtime, connection):
     schedule_id = runtime.schedules.schedule_recurring("approval:start", {}, "daily").id
     connection.execute("update scheduled_action_schedules set jitter_seconds = 'NaN'")
 
@@ -74,7 +74,7 @@ def test_a_schedule_names_what_of_its_row_cannot_be_used_and_has_the_default_in_
     assert found.problem == "jitter_seconds: nan is not a number of seconds between 0 and a year"
 
 
-def test_a_stage_of_a_broken_deadline_fails_with_the_reason_and_sends_nothing(runtime, broken, connection):
+def test_a_stage_of_an_invalid_deadline_fails_with_the_reason_and_sends_nothing(runtime, broken, connection):
     deadline_id = broken("recipients", "'[5]'")
     set_clock(connection, NOW + DAY)
     SENT.clear()
@@ -102,7 +102,7 @@ def test_a_stage_of_a_broken_deadline_fails_with_the_reason_and_sends_nothing(ru
     ],
     ids=["move", "pause", "acknowledge", "reassign", "update"],
 )
-def test_a_change_that_would_write_a_broken_row_back_is_refused(runtime, broken, connection, change):
+def test_a_change_that_would_write_invalid_values_back_is_rejected(runtime, broken, connection, change):
     deadline_id = broken()
     before = connection.execute(f"select to_jsonb(d) from {TABLE} d").fetchone()
 
@@ -113,13 +113,13 @@ def test_a_change_that_would_write_a_broken_row_back_is_refused(runtime, broken,
 
 
 @pytest.mark.parametrize("how", ["complete", "cancel"])
-def test_a_broken_deadline_can_be_completed_and_cancelled(runtime, broken, how):
+def test_an_invalid_deadline_can_be_completed_and_cancelled(runtime, broken, how):
     deadline_id = broken()
 
     assert getattr(runtime.deadlines, how)(deadline_id).closed_at == NOW
 
 
-def test_setting_a_broken_deadline_again_by_its_name_repairs_it(runtime, connection):
+def test_setting_an_invalid_deadline_again_by_its_name_repairs_it(runtime, connection):
     target = {"type": "licence", "id": "42"}
     given = {"target": target, "due_at": NOW + 2 * DAY, "name": "renewal", "recipients": "ann@example.org"}
     runtime.deadlines.set(given | {"reminders": ["1 day before"]})
