@@ -1,4 +1,4 @@
-"""The table of actions as the proofs see it: filled through SQL, read as it is, its clock moved."""
+"""The table of actions, which the tests fill and read by SQL, with a clock that they can move."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-#: What `proof:transact` writes to, in the project's own database.
+#: The table in the project's database to which `proof:transact` writes.
 EFFECTS = "create table effects (action_id uuid not null)"
 _ENDED = ("completed", "failed", "cancelled", "skipped")
 
@@ -23,7 +23,7 @@ class Actions:
     """The project's actions.
 
     Args:
-        connection: To the project's database, in autocommit mode.
+        connection: A connection to the project's database, in autocommit mode.
     """
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -31,7 +31,7 @@ class Actions:
         self._moved = 0.0
 
     def schedule(self, *new_actions: dict[str, Any]) -> list[UUID]:
-        """Schedule actions as any program can; return their ids in the order given."""
+        """Schedule actions by SQL; return their ids in the given order."""
         rows = self.connection.execute(
             "select s.id from schedule_actions(%s::jsonb) s", [json.dumps(new_actions)]
         ).fetchall()
@@ -47,29 +47,29 @@ class Actions:
             return cursor.execute("select * from scheduled_actions order by id").fetchall()
 
     def statuses(self) -> Counter[str]:
-        """Return how many there are of each status."""
+        """Return the number of actions by status."""
         rows = self.connection.execute("select status, count(*) from scheduled_actions group by status")
         return Counter(dict(rows.fetchall()))
 
     def are_settled(self) -> bool:
-        """Whether nothing waits, runs or lacks a handler."""
+        """Return whether no action is pending, processing or without a handler."""
         return not set(self.statuses()) - set(_ENDED)
 
     def effects(self) -> Counter[UUID]:
-        """Return how many effects there are of each `proof:transact`."""
+        """Return the number of effects of each `proof:transact` action."""
         rows = self.connection.execute("select action_id, count(*) from effects group by action_id")
         return Counter(dict(rows.fetchall()))
 
     def ungrouped_pending(self) -> int:
-        """Return how many wait, and not for their lock group."""
+        """Return the number of pending actions without a lock group."""
         return self._number("select count(*) from scheduled_actions where status = 'pending' and lock_group is null")
 
     def holds(self) -> int:
-        """Return how many lock groups are held."""
+        """Return the number of held lock groups."""
         return self._number("select count(*) from scheduled_action_holds")
 
     def open_ticks(self, *, for_seconds: float = 0) -> int:
-        """Return how many ticks have no end, of those that began so long ago."""
+        """Return the number of unfinished ticks that began at least this long ago."""
         return self._number(
             "select count(*) from scheduled_action_ticks where finished_at is null"
             " and started_at <= scheduled_actions_now() - make_interval(secs => %s)",
@@ -77,7 +77,7 @@ class Actions:
         )
 
     def lost_ticks(self) -> set[str]:
-        """Return the ids of the ticks that ended without a word."""
+        """Return the ids of the ticks that were closed as lost."""
         rows = self.connection.execute("select id::text from scheduled_action_ticks where outcome = 'lost'")
         return {row[0] for row in rows.fetchall()}
 
@@ -87,7 +87,7 @@ class Actions:
         return int(row[0])
 
     def move_clock(self, seconds: float) -> None:
-        """Let the database's clock be this much later from now on."""
+        """Move the database's clock ahead by this number of further seconds."""
         self._moved += seconds
         self.connection.execute(
             sql.SQL(

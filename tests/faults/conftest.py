@@ -1,4 +1,4 @@
-"""A project in a directory of its own, served by real processes, and a ledger that its handlers write to."""
+"""A project in a temporary directory, served by real processes, and a ledger to which its handlers write."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _services = pytest.StashKey[list[Service]]()
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the processes wrote when a proof failed."""
+    """Add the logs of the processes to the report of a failed test."""
     report = yield
     if call.when == "call" and report.failed:
         for service in item.stash.get(_services, []):
@@ -41,7 +41,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell what the proofs measured."""
+    """Print the values that the tests measured."""
     reports = terminalreporter.stats.get("passed", [])
     lines = [
         f"{report.nodeid.rpartition('::')[2]}: {value}"
@@ -57,7 +57,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Give a project: the repository's handlers and way of serving, the handlers of the proofs, the registry built."""
+    """Return a project with the repository's handlers and gunicorn settings, the test handlers, and a registry."""
     directory = tmp_path / "project"
     shutil.copytree(Path(__file__).parent / "project", directory, ignore=_generated)
     for source in (ROOT / "handlers").glob("[!_]*.py"):
@@ -72,7 +72,7 @@ _generated = shutil.ignore_patterns("__pycache__", "_registry.py")
 
 @pytest.fixture
 def ledger(postgres_server: LocalPostgres, admin: psycopg.Connection[Any]) -> Iterator[Ledger]:
-    """Yield an empty ledger in a database of its own, on the server of all tests."""
+    """Yield an empty ledger in a separate database on the server of all tests."""
     name = f"ledger_{uuid4().hex}"
     admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     url = make_conninfo(postgres_server.dsn, dbname=name)
@@ -83,7 +83,7 @@ def ledger(postgres_server: LocalPostgres, admin: psycopg.Connection[Any]) -> It
 
 @pytest.fixture
 def actions(connection: psycopg.Connection[Any]) -> Actions:
-    """Give the project's table of actions."""
+    """Return the project's table of actions."""
     return Actions(connection)
 
 
@@ -91,12 +91,12 @@ class Serve(Protocol):
     """Starts gunicorn on the project."""
 
     def __call__(self, *, workers: int = 1, environ: dict[str, str] | None = None, **settings: object) -> Service:
-        """Return it when it answers; `settings` by their names in the environment, lower case."""
+        """Return the service when it answers; `settings` are environment variables, by their names in lower case."""
 
 
 @pytest.fixture
 def environ(project: Path, database_url: str, ledger: Ledger) -> dict[str, str]:
-    """Give the environment of the processes that serve the project."""
+    """Return the environment of the processes that serve the project."""
     outer = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULED_ACTIONS_")}
     return {
         **outer,
@@ -109,7 +109,7 @@ def environ(project: Path, database_url: str, ledger: Ledger) -> dict[str, str]:
 
 @pytest.fixture
 def serve(request: pytest.FixtureRequest, tmp_path: Path, project: Path, environ: dict[str, str]) -> Iterator[Serve]:
-    """Give the function that starts gunicorn; all of its processes are killed after the test."""
+    """Yield the function that starts gunicorn; all of its processes are killed after the test."""
     started: list[Service] = []
     request.node.stash[_services] = started
     base = environ

@@ -1,4 +1,4 @@
-"""What the handlers of the proofs wrote down about themselves, and the claims that can be read from it."""
+"""The starts and ends that the test handlers record, and queries about them."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class Run:
     attempt: int
     payload: Any
     started_at: datetime
-    #: None: its process died first, or it has not returned yet.
+    #: None: the process died first, or the handler has not returned yet.
     ended_at: datetime | None
 
 
 class Ledger:
-    """The database the handlers write to.
+    """The database to which the handlers write.
 
     Args:
         url: Its address.
-        connection: To it, in autocommit mode.
+        connection: A connection to it, in autocommit mode.
     """
 
     def __init__(self, url: str, connection: psycopg.Connection[Any]) -> None:
@@ -60,7 +60,7 @@ class Ledger:
         connection.execute(TABLE)
 
     def runs(self, action_type: str | None = None) -> list[Run]:
-        """Return every start, in the order of their beginnings."""
+        """Return all runs, in the order of their starts."""
         with self._connection.cursor(row_factory=class_row(Run)) as cursor:
             return cursor.execute(
                 "select * from runs where action_type = coalesce(%s, action_type) order by started_at, number",
@@ -68,11 +68,11 @@ class Ledger:
             ).fetchall()
 
     def count(self) -> int:
-        """Return how many starts there were."""
+        """Return the number of runs."""
         return self._number("select count(*) from runs")
 
     def running(self, *, for_seconds: float = 0) -> Counter[int]:
-        """Return how many have been at work this long and not ended, by process; those of dead processes stay."""
+        """Return the number of unfinished runs that began at least this long ago, by process, also of dead ones."""
         rows = self._connection.execute(
             "select pid, count(*) from runs"
             " where ended_at is null and started_at <= clock_timestamp() - make_interval(secs => %s) group by pid",
@@ -81,12 +81,12 @@ class Ledger:
         return Counter(dict(rows.fetchall()))
 
     def ended(self) -> Counter[int]:
-        """Return how many have ended, by process."""
+        """Return the number of ended runs by process."""
         rows = self._connection.execute("select pid, count(*) from runs where ended_at is not null group by pid")
         return Counter(dict(rows.fetchall()))
 
     def now(self) -> datetime:
-        """Return the time of the clock that starts and ends are written by."""
+        """Return the time of the clock that dates the starts and ends."""
         row = self._connection.execute("select clock_timestamp()").fetchone()
         assert row is not None
         now: datetime = row[0]
@@ -99,7 +99,7 @@ class Ledger:
 
 
 def by_group(runs: list[Run]) -> dict[str, list[Run]]:
-    """Return the runs of each lock group, in the order of their beginnings."""
+    """Return the runs of each lock group, in the order of their starts."""
     groups: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         if run.lock_group is not None:

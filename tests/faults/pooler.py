@@ -23,15 +23,15 @@ SERVER_CONNECTIONS = 2
 _HOW_TO_INSTALL = (
     "PgBouncer is not installed. Debian and Ubuntu: apt-get install pgbouncer. macOS: brew install pgbouncer."
 )
-#: Where it lies outside of the path of those who are not root.
+#: Directories of PgBouncer that are not in the PATH of ordinary users.
 _MORE_PATH = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
-#: For root, whom PgBouncer refuses; the first account that exists.
+#: PgBouncer refuses to run as root: then it runs as the first of these accounts that exists.
 _ACCOUNTS = ("pgbouncer", "postgres", "nobody")
 
 
 @contextmanager
 def pooled(url: str) -> Iterator[str]:
-    """Lend the address of a pooler in front of the database: transaction mode, two connections to the server."""
+    """Yield the address of a pooler in front of the database, in transaction mode with two server connections."""
     program = shutil.which("pgbouncer", path=os.pathsep.join([os.environ.get("PATH", ""), *_MORE_PATH]))
     assert program is not None, _HOW_TO_INSTALL
     to = {name: str(value) for name, value in conninfo_to_dict(url).items()}

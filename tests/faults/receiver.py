@@ -19,34 +19,34 @@ if TYPE_CHECKING:
 
 
 def a_secret() -> str:
-    """Return a new secret, as an endpoint and its receiver share it."""
+    """Return a new secret for an endpoint and its receiver."""
     return f"whsec_{base64.b64encode(os.urandom(32)).decode()}"
 
 
 @dataclass(eq=False)
 class Receiver:
-    """What came to one endpoint."""
+    """The receiver of one endpoint, and the deliveries that it got."""
 
     port: int
     secret: str
-    #: It answers 503 to the first delivery of each entity.
+    #: Whether it answers 503 to the first delivery of each entity.
     stumbles: bool = False
-    #: It takes so long to answer.
+    #: Seconds before it answers.
     takes_seconds: float = 0.0
-    #: The content of each delivery that the library took, by its `webhook-id`, as often as it came.
+    #: The `webhook-id` and content of each delivery that the library accepted, in the order of arrival.
     received: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    #: When each of these came, on the monotonic clock.
+    #: When each of these arrived, on the monotonic clock.
     received_at: list[float] = field(default_factory=list)
-    #: Why the library refused a delivery.
+    #: The reasons for which the library rejected deliveries.
     refused: list[str] = field(default_factory=list)
-    #: Entities whose first delivery it did not take.
+    #: Entities whose first delivery was answered with 503.
     stumbled: set[str] = field(default_factory=set)
-    #: Deliveries that it left without an answer.
+    #: The number of deliveries without an answer.
     left_waiting: int = 0
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL at which it listens."""
         return f"http://127.0.0.1:{self.port}/hooks"
 
     @contextmanager
@@ -57,7 +57,7 @@ class Receiver:
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Take what comes and answer nothing while the block lasts; at its end, hang up."""
+        """Accept deliveries without answering while the block lasts; close their connections at its end."""
         is_over = threading.Event()
 
         def leave_waiting(_body: bytes, _headers: dict[str, str]) -> None:
@@ -83,7 +83,7 @@ class Receiver:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Keep quiet."""
+                """Log nothing."""
 
         with ThreadingHTTPServer(("127.0.0.1", self.port), Handler) as server:
             thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -95,7 +95,7 @@ class Receiver:
                 thread.join(timeout=10)
 
     def take(self, body: bytes, headers: dict[str, str]) -> int:
-        """Verify a delivery and keep it; return the status to answer."""
+        """Verify a delivery and store it; return the status of the answer."""
         lowered = {name.lower(): value for name, value in headers.items()}
         try:
             Webhook(self.secret).verify(body, lowered)

@@ -17,7 +17,7 @@ _printing = threading.Lock()
 
 
 def main() -> None:
-    """Let each thread make its calls, by turns to be gathered and to be replaced."""
+    """Run the threads; their calls alternate between the dedup modes `append` and `latest`."""
     threads, calls, first = map(int, sys.argv[1:])
     beginning = threading.Barrier(threads)
 
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def call(number: int, action_type: str) -> None:
-    """Schedule one action that fails at first; tell what came of it, and when."""
+    """Schedule one action that fails at first; print the result, and when the call began and ended."""
     begun = time.monotonic()
     scheduled = schedule_action(
         action_type,

@@ -1,4 +1,4 @@
-"""Schedules one action; run as a program with the arguments as JSON, `delay` in seconds; it tells what came of it.
+"""Schedule one action and print the result; run as a program with the arguments as JSON, `delay` in seconds.
 
 python schedule_once.py '{"action_type": "proof:work", "payload": {}, "delay": 1800}'
 """

@@ -1,4 +1,4 @@
-"""Schedules from many threads what is due now or soon, until its standard input ends; then it tells how many.
+"""Schedule actions that are due now or soon from many threads until standard input ends; then print their number.
 
 python schedule_soon.py THREADS SEED
 """
@@ -16,16 +16,16 @@ import psycopg
 
 from scheduled_actions import schedule_action
 
-#: The furthest that an action lies ahead.
+#: Maximum delay of an action, in seconds.
 AHEAD_SECONDS = 2.0
-#: Between two calls of one thread.
+#: Seconds between two calls of one thread.
 PAUSES_SECONDS = 0.05, 0.25
-#: How many lock groups some of the actions share.
+#: Number of lock groups that some of the actions share.
 GROUPS = 5
 
 
 def main() -> None:
-    """Let all threads schedule until the end is announced."""
+    """Schedule from all threads until standard input ends."""
     threads, seed = map(int, sys.argv[1:])
     counts = [0] * threads
     is_over = threading.Event()
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def call(draw: random.Random) -> None:
-    """Schedule one action: now or soon, alone or in a lock group, by itself or in a transaction of this program's."""
+    """Schedule one action: due now or soon, with or without a lock group, and inside or outside a transaction."""
     ahead = draw.choice([None, None, timedelta(seconds=draw.uniform(0, AHEAD_SECONDS))])
     lock_group = draw.choice([None, None, f"group {draw.randrange(GROUPS)}"])
     own = psycopg.connect(os.environ["DATABASE_URL"]) if draw.random() < 0.1 else nullcontext()

@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-CRON_SECRET = "a cron secret of the proofs"
-#: How long a client waits that found no work, or no server.
+CRON_SECRET = "a cron secret of the fault tests"
+#: How long a client waits after a ping that found no work or no server.
 _PAUSE_SECONDS = 0.05
 
 
 def wait_until(condition: Callable[[], Any], *, within: float, what: str) -> Any:
-    """Return the first true answer of `condition`; fail after `within` seconds, saying what was waited for."""
+    """Return the first true result of `condition`; fail after `within` seconds with the description `what`."""
     deadline = time.monotonic() + within
     while True:
         answer = condition()
         if answer:
             return answer
-        assert time.monotonic() < deadline, f"waited {within:g} seconds in vain: {what}"
+        assert time.monotonic() < deadline, f"not true within {within:g} seconds: {what}"
         time.sleep(0.02)
 
 
 def a_port() -> int:
-    """Return a free port that the system gives to no client: it stays free while its server is away."""
+    """Return a free port that the system assigns to no client, so that it stays free while its server is down."""
     while True:
         port = random.randrange(20000, 32000)
         with socket.socket() as probe, suppress(OSError):
@@ -49,7 +49,7 @@ def a_port() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a ping got."""
+    """The answer to a ping."""
 
     status: int
     report: dict[str, Any]
@@ -58,10 +58,10 @@ class Answer:
 
 
 def ping(port: int, *, timeout: float = 60) -> Answer:
-    """Return the answer of one tick.
+    """Ping once; return the answer of the tick.
 
     Raises:
-        OSError, http.client.HTTPException: There was no answer.
+        OSError, http.client.HTTPException: The ping was not answered.
     """
     started = time.monotonic()
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)) as connection:
@@ -73,13 +73,13 @@ def ping(port: int, *, timeout: float = 60) -> Answer:
 
 
 class Service:
-    """One gunicorn: a master and its workers, in a process group of their own.
+    """One gunicorn: a master and its workers, in a separate process group.
 
     Args:
         directory: The project.
-        environ: All that the processes see.
-        workers: How many processes work.
-        log: Where they write.
+        environ: The complete environment of the processes.
+        workers: Number of worker processes.
+        log: The file to which the processes write.
     """
 
     def __init__(self, directory: Path, environ: Mapping[str, str], *, workers: int, log: Path) -> None:
@@ -91,10 +91,10 @@ class Service:
         self._master: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        """Start it, and wait until it answers."""
+        """Start gunicorn, and wait until it answers."""
         command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "-w", str(self._workers)]
         command += ["--threads", "8", "--bind", f"127.0.0.1:{self.port}"]
-        # A frozen worker is a proof's own doing: its master must not end it.
+        # A test may freeze a worker: the master must not end it.
         command += ["--timeout", "300", "scheduled_actions.wsgi:app"]
         with self.log.open("ab") as log:
             self._master = subprocess.Popen(
@@ -118,17 +118,17 @@ class Service:
         return False
 
     def ping(self, *, timeout: float = 60) -> Answer:
-        """Return the answer of one tick."""
+        """Ping once; return the answer of the tick."""
         return ping(self.port, timeout=timeout)
 
     @property
     def master(self) -> int:
-        """The process that starts the workers."""
+        """The id of the process that starts the workers."""
         assert self._master is not None
         return self._master.pid
 
     def workers(self) -> list[int]:
-        """Return the processes that work."""
+        """Return the ids of the worker processes."""
         listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], check=True, capture_output=True, text=True)
         pairs = [line.split() for line in listed.stdout.splitlines()]
         return [int(pid) for pid, parent in pairs if int(parent) == self.master]
@@ -143,12 +143,12 @@ class Service:
         self._master = None
 
     def logged(self) -> str:
-        """Return what the processes wrote."""
+        """Return the log of the processes."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone."""
+    """Return whether a process has ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -158,11 +158,11 @@ def has_ended(pid: int) -> bool:
 
 @dataclass(eq=False)
 class Pings:
-    """Clients that ping in a loop, in turn at each of the ports, until the block ends; and what they saw."""
+    """Clients that ping each of the ports in turn until the block ends, and the answers they got."""
 
     ports: Sequence[int]
     clients: int = 16
-    #: By status, or by the exception's name without an answer.
+    #: Number of answers by status, or by the name of the exception if there was no answer.
     statuses: Counter[int | str] = field(default_factory=Counter)
     answers: list[Answer] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)

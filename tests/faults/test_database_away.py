@@ -1,4 +1,4 @@
-"""The database goes away and comes back, and its backends are ended, while processes work."""
+"""The database restarts, and its backends are terminated, while processes run ticks."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LEASE_SECONDS = 8 + 15
 #: The signals of the modes of `pg_ctl stop`.
 MODES = {"immediate": signal.SIGQUIT, "fast": signal.SIGINT}
 TERMINATIONS = 20
-#: Scheduled before each stop, and before each end of all backends: it never runs out.
+#: Number of actions scheduled before each restart and each termination, enough for the whole test.
 STOP_LOT, END_LOT = 300, 60
 
 
 @pytest.fixture
 def own_server():
-    """Give the directory of a server that no other test uses, durable as by default, its port never a client's."""
+    """Yield the directory of a separate, durable server on a port that the system assigns to no client."""
     directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-restarted-"))
     directory.chmod(0o711)
     attach(directory).close()
@@ -42,7 +42,7 @@ def own_server():
     remove(directory)
 
 
-def test_a_restarted_database_costs_a_503_and_nothing_else(own_server, serve, ledger, record_property):
+def test_a_database_restart_causes_503_answers_and_no_other_loss(own_server, serve, ledger, record_property):
     server = attach(own_server)
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         migrate(connection)
@@ -103,10 +103,10 @@ def _schedule(connection, count):
 
 
 def _stop(directory, dsn, number):
-    """Stop the server in the mode of this signal; return when nothing answers any more."""
+    """Stop the server in the mode of this signal; return when it no longer answers."""
     pid_file = cluster.load(directory).data / "postmaster.pid"
     os.kill(int(pid_file.read_text().split()[0]), number)
-    wait_until(lambda: not _answers(dsn), within=60, what="the server has gone")
+    wait_until(lambda: not _answers(dsn), within=60, what="the server has stopped")
 
 
 def _answers(dsn):
@@ -124,15 +124,15 @@ def _pending(connection):
 
 
 def _settle_what_was_lost(actions, service):
-    """Let the leases end whose claim never reached its process; no tick is under way."""
+    """End the leases of claims whose answer never reached the process, while no tick is running."""
     actions.move_clock(LEASE_SECONDS + 1)
     with Pings([service.port], clients=4) as pings:
-        wait_until(actions.are_settled, within=120, what="all is settled")
+        wait_until(actions.are_settled, within=120, what="all actions are settled")
     assert set(pings.statuses) == {200}
 
 
 def _assert_nothing_is_lost(actions, ledger, given):
-    """Return how many runs were repeated, by action type."""
+    """Require that each action completed; return the number of repeated runs by action type."""
     rows = actions.all()
     transactions = Counter(row["id"] for row in rows if row["action_type"] == "proof:transact")
     assert set(given) < {row["id"] for row in rows}
@@ -140,12 +140,12 @@ def _assert_nothing_is_lost(actions, ledger, given):
     runs = ledger.runs()
     assert {run.action_id for run in runs} == {row["id"] for row in rows}
     assert overlaps(runs) == []
-    # However often a transaction was cut off: its effect, its follow-up and its settlement are there once, together.
+    # However often a transaction was interrupted, its effect, follow-up and settlement exist exactly once, together.
     assert actions.effects() == transactions
     return Counter(run.action_type for run in runs) - Counter(row["action_type"] for row in rows)
 
 
-def test_kept_connections_that_died_unnoticed_cost_no_answer(own_server, serve):
+def test_dead_connections_in_the_pool_cause_no_failed_answer(own_server, serve):
     server = attach(own_server)
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         migrate(connection)
@@ -154,7 +154,7 @@ def test_kept_connections_that_died_unnoticed_cost_no_answer(own_server, serve):
 
     for mode in MODES.values():
         with Pings([service.port], clients=4) as pings:
-            wait_until(lambda pings=pings: len(pings.answers) > 20, within=60, what="connections are made and kept")
+            wait_until(lambda pings=pings: len(pings.answers) > 20, within=60, what="connections are opened and kept")
         _stop(own_server, server.dsn, mode)
         handles.append(attach(own_server))
 
@@ -165,7 +165,9 @@ def test_kept_connections_that_died_unnoticed_cost_no_answer(own_server, serve):
         handle.close()
 
 
-def test_ended_backends_lose_nothing_and_repeat_no_committed_effect(serve, actions, ledger, admin, record_property):
+def test_terminated_backends_lose_no_action_and_repeat_no_committed_effect(
+    serve, actions, ledger, admin, record_property
+):
     connection = actions.connection
     connection.execute(EFFECTS)
     service = serve(workers=2, **TICKS)

@@ -1,4 +1,4 @@
-"""A process is frozen for longer than its leases live, and then goes on as if nothing had happened."""
+"""A process is frozen until its leases have ended, and then continues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.faults.serving import Pings, wait_until
 pytestmark = pytest.mark.slow
 
 CONCURRENCY = 4
-#: By its own measure the tick has time left when its process goes on: only the lease has ended.
+#: By the monotonic clock, the tick has time left when the process continues; only the lease has ended.
 TICKS = {"max_duration_seconds": 50, "max_run_seconds": 40, "default_timeout_seconds": 6}
 LEASE_SECONDS = 50 + 15
 
@@ -37,7 +37,7 @@ def test_outcomes_of_a_process_that_was_frozen_beyond_its_lease_are_refused(serv
 
     ping.start()
     wait_until(lambda: ledger.running()[pid] == CONCURRENCY, within=20, what="the first wave runs")
-    wait_until(lambda: _freeze(pid, actions), within=30, what="it is frozen outside a claim")
+    wait_until(lambda: _freeze(pid, actions), within=30, what="the process is frozen outside a claim")
     started = {run.action_id for run in ledger.runs() if run.pid == pid}
     leased = {row["id"] for row in actions.all() if row["status"] == "processing"}
     _drain(other, lambda: not actions.ungrouped_pending())
@@ -52,20 +52,20 @@ def test_outcomes_of_a_process_that_was_frozen_beyond_its_lease_are_refused(serv
     ping.join(timeout=60)
 
     assert len(started) == CONCURRENCY
-    assert len(leased) > CONCURRENCY, "some were claimed and not yet started"
-    assert len(leased) < 3 * 2 * CONCURRENCY, "the other process had something to do, too"
+    assert len(leased) > CONCURRENCY, "some actions were claimed and not started"
+    assert len(leased) < 3 * 2 * CONCURRENCY, "the other process ran actions, too"
     assert still_leased == leased
     assert [(report["rescued"], report["processed"]) for report in looked] == [(0, 0)] * 3
-    assert {while_leased[one] for one in started} == {1}, "no second holder while the lease lives"
+    assert {while_leased[one] for one in started} == {1}, "no second claim while the lease is valid"
     assert {while_leased[one] for one in leased - started} == {0}
-    assert actions.all() == before, "what came late changed nothing"
+    assert actions.all() == before, "late outcomes changed nothing"
     assert {row["status"] for row in before} == {"completed"}
     for row in before:
         outcomes = [entry["outcome"] for entry in row["history"]]
         expected = (2, ["crashed", "completed"]) if row["id"] in started else (1, [])
         assert (row["attempts"], outcomes) == expected
         assert row["result"]["pid"] != pid
-    assert {run.action_id for run in ledger.runs() if run.pid == pid} == started, "it started nothing more"
+    assert {run.action_id for run in ledger.runs() if run.pid == pid} == started, "the process started no more actions"
     [answer] = answers
     assert (answer.status, answer.report["processed"]) == (200, 0)
     stale = [line for line in frozen.logged().splitlines() if "action.stale" in line]
@@ -75,9 +75,9 @@ def test_outcomes_of_a_process_that_was_frozen_beyond_its_lease_are_refused(serv
 
 
 def _freeze(pid, actions):
-    """Stop the process; let it go on where it is amid a claim: until its connection ended, its rows would be locked."""
+    """Freeze the process, but not during a claim, whose rows would stay locked until its connection ended."""
     os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: not _is_busy(actions), within=30, what="what it had asked of the database is answered")
+    wait_until(lambda: not _is_busy(actions), within=30, what="its last statement has ended")
     if not _are_pending_locked(actions):
         return True
     os.kill(pid, signal.SIGCONT)
@@ -85,7 +85,7 @@ def _freeze(pid, actions):
 
 
 def _are_pending_locked(actions):
-    """Whether another session has locked actions that it has not claimed."""
+    """Return whether another session has locked actions that it has not claimed."""
     return actions.connection.execute(
         "with free as (select id from scheduled_actions where status = 'pending' for update skip locked)"
         " select count(*) > (select count(*) from free) from scheduled_actions where status = 'pending'"
@@ -102,4 +102,4 @@ def _is_busy(actions):
 
 def _drain(service, condition):
     with Pings([service.port], clients=1):
-        wait_until(condition, within=120, what="the other process does the rest")
+        wait_until(condition, within=120, what="the other process runs the remaining actions")

@@ -1,4 +1,4 @@
-"""Handlers that never return keep their own thread, and neither their neighbours, nor the tick, nor the process."""
+"""Handlers that never return occupy their thread, but block neither other actions, nor the tick, nor the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 #: The handlers that hang have a timeout of two seconds.
 TICKS = {"max_duration_seconds": 6, "max_run_seconds": 4, "default_timeout_seconds": 2}
 HANGING = 3
-#: More than one wave of them, and done long before those that hang are given up.
+#: More than one wave of actions, which complete long before the hanging ones are abandoned.
 QUICK = 24
 
 
@@ -39,7 +39,7 @@ def test_hanging_handlers_delay_neither_other_settlements_nor_the_answer(
     given_up = [rows[one] for one in hanging]
     assert {(row["status"], row["attempts"]) for row in given_up} == {("failed", 1)}
     assert {row["error_message"] for row in given_up} == {"timed out after 2 s"}
-    # `updated_at` is when an outcome was written: no neighbour waited for those that hang.
+    # `updated_at` is the time of the settlement: no other action waited for the hanging ones.
     assert max(rows[one]["updated_at"] for one in quick) < min(row["updated_at"] for row in given_up)
     assert (next_answer.status, next_answer.report["succeeded"]) == (200, QUICK)
     assert {actions.one(one)["status"] for one in more} == {"completed"}
@@ -54,8 +54,8 @@ def test_a_process_whose_threads_all_hang_answers_in_time_and_is_replaced(serve,
     [stuck] = service.workers()
 
     answer = service.ping()
-    wait_until(lambda: has_ended(stuck), within=30, what="the stuck process leaves")
-    wait_until(service.workers, within=30, what="another takes its place")
+    wait_until(lambda: has_ended(stuck), within=30, what="the stuck process exits")
+    wait_until(service.workers, within=30, what="another process replaces it")
     next_answer = service.ping()
 
     assert answer.seconds < TICKS["max_duration_seconds"]

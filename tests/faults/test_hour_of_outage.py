@@ -1,4 +1,4 @@
-"""An hour of ticks with one receiver down and another hanging: the others are hardly delayed, and no event is lost."""
+"""An hour of ticks with one receiver down and another hanging: others are hardly delayed, and no event is lost."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tests.faults.serving import a_port, wait_until
 
 pytestmark = pytest.mark.slow
 
-#: Ticks, a minute apart.
+#: Number of ticks, one per minute.
 HOUR = 60
 GOOD = [f"good{number}" for number in range(6)]
-#: Get what is compared in place of the two that are in trouble.
+#: Working endpoints that receive events in place of the two failing ones, for the comparison.
 SPARE = ["spare0", "spare1"]
 TROUBLED = ["down", "hang"]
-#: Events of each of the rounds that are compared, and of each minute between.
+#: Number of events in each compared round, and in each minute between.
 MANY, FEW = 80, 1
-#: What endpoints that hang may cost the others, as the benchmark of deliveries has it.
+#: Maximum delay of other endpoints by hanging ones, as a ratio; the same as in the benchmark of deliveries.
 DEARER_AT_MOST = 2.0
 
 
@@ -31,7 +31,7 @@ def receivers():
 
 @pytest.fixture
 def named(receivers, project):
-    """Let the project know the endpoints; return their addresses and secrets as the environment has them."""
+    """Declare the endpoints in the project; return the environment with their URLs and secrets."""
     patterns = {"good": ["task:*", "calm:*"], "spare": ["calm:*"], "down": ["task:*"], "hang": ["task:*"]}
     (project / "scheduled_actions.toml").write_text(
         "".join(
@@ -45,7 +45,7 @@ def named(receivers, project):
     return urls | {f"{name.upper()}_SECRET": receiver.secret for name, receiver in receivers.items()}
 
 
-def test_one_down_for_an_hour_and_one_that_hangs_cost_the_others_little_and_lose_nothing(
+def test_an_endpoint_down_for_an_hour_and_a_hanging_one_delay_others_little_and_lose_nothing(
     serve, actions, receivers, named, record_property
 ):
     hour = Hour(actions, receivers)
@@ -55,7 +55,7 @@ def test_one_down_for_an_hour_and_one_that_hangs_cost_the_others_little_and_lose
         for name in [*GOOD, *SPARE]:
             up.enter_context(receivers[name].listening())
         with receivers["hang"].hanging():
-            # A process of each half, as after a deployment, knows nothing of who hangs; the halves differ in the order.
+            # Each half has a new process, as after a deployment, without data on hanging endpoints; the order differs.
             for kinds in (["calm", "task"], ["task", "calm"]):
                 service = serve(environ=named)
                 hour.minute(service, "calm", FEW)
@@ -72,7 +72,7 @@ def test_one_down_for_an_hour_and_one_that_hangs_cost_the_others_little_and_lose
 
     ratio = seconds["task"] / seconds["calm"]
     record_property("measured", f"last good delivery, compared with no outage: {ratio:.2f} times")
-    assert receivers["hang"].left_waiting >= 2, "each process met the one that hangs"
+    assert receivers["hang"].left_waiting >= 2, "each process sent to the hanging endpoint"
     assert ratio <= DEARER_AT_MOST
     assert [receiver.refused for receiver in receivers.values()] == [[]] * len(receivers)
     for name, receiver in receivers.items():
@@ -81,16 +81,16 @@ def test_one_down_for_an_hour_and_one_that_hangs_cost_the_others_little_and_lose
         assert sorted(content["entity_id"] for _, content in receiver.received) == sorted(wanted), name
     delivered = [row for row in actions.all() if "endpoint" in row["payload"]]
     ids = [message_id for receiver in receivers.values() for message_id, _ in receiver.received]
-    assert sorted(ids) == sorted(str(row["id"]) for row in delivered), "once each, and each has its row"
+    assert sorted(ids) == sorted(str(row["id"]) for row in delivered), "each event once, and each delivery has its row"
     assert set(actions.statuses()) == {"completed"}
     assert {row["result"]["status"] for row in delivered} == {204}
-    # Down for the whole hour: each of its first deliveries was tried four times in vain, at least.
+    # The endpoint was down for the whole hour: each of its first deliveries failed at least four times.
     first = [row for row in delivered if row["payload"]["endpoint"] == "down"][:MANY]
     assert min(row["attempts"] for row in first) > 4
 
 
 class Hour:
-    """Ticks of one minute each, and what was emitted in them."""
+    """Ticks of one minute each, and the events emitted in them."""
 
     def __init__(self, actions, receivers):
         self.minutes = 0
@@ -108,7 +108,7 @@ class Hour:
         good = [self._receivers[name] for name in ([*GOOD, *SPARE] if kind == "calm" else GOOD)]
         for receiver in good:
             missing = {*names} - {content["entity_id"] for _, content in receiver.received}
-            assert not missing, f"{len(missing)} events had not come to a good one when the tick ended"
+            assert not missing, f"{len(missing)} events had not reached a good endpoint when the tick ended"
         self.minutes += 1
         self._actions.move_clock(60)
         return max(receiver.received_at[-1] for receiver in good) - asked_at

@@ -1,4 +1,4 @@
-"""Processes are killed in the middle of their work; what they held is found, charged rightly, and done."""
+"""Processes are killed during ticks; their actions are rescued, charged correctly, and completed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.faults.serving import Pings, has_ended, wait_until
 
 pytestmark = pytest.mark.slow
 
-#: Ticks short enough that the lease of a killed one (15 seconds longer) is over soon. A cold process on a busy machine
-#: has been seen to take more than two seconds to the first line of a handler: no timeout is to be met here.
+#: Ticks are so short that the lease of a killed one, 15 seconds longer, ends soon. A cold process on a busy machine
+#: can take more than two seconds to the first line of a handler, and no handler must reach its timeout here.
 SHORT_TICKS = {"max_duration_seconds": 8, "max_run_seconds": 2.5, "default_timeout_seconds": 6}
 LEASE_SECONDS = 8 + 15
 CONCURRENCY = 8
 KILLS = 20
 WORKERS = 3
-#: Each of the dead keeps some of it from the others until its lease has ended.
+#: Number of actions scheduled at a time; a dead process keeps some of them until its lease has ended.
 LOT = 400
-#: Each of them leaves one effect and schedules one more.
+#: Each action of this type writes one effect and schedules one follow-up.
 TRANSACT = "proof:transact"
 
 
@@ -39,7 +39,7 @@ def test_twenty_kills_lose_nothing_and_repeat_only_what_was_running(serve, actio
     def a_victim():
         victim = _busiest(service, ledger)
         if victim is None and actions.ungrouped_pending() < LOT // 2:
-            # However slow this is next to the workers: there is always more to do.
+            # However slow this loop is compared with the workers, actions are always left to run.
             given.extend(actions.schedule(*map(_work, range(LOT))))
         return victim
 
@@ -49,7 +49,7 @@ def test_twenty_kills_lose_nothing_and_repeat_only_what_was_running(serve, actio
             asked_at = ledger.now()
             if number % 5:
                 os.kill(victim, signal.SIGKILL)
-                wait_until(lambda pid=victim: has_ended(pid), within=30, what="the process is gone")
+                wait_until(lambda pid=victim: has_ended(pid), within=30, what="the process has ended")
                 killed[victim] = asked_at, ledger.now()
             else:
                 workers = service.workers()
@@ -57,13 +57,17 @@ def test_twenty_kills_lose_nothing_and_repeat_only_what_was_running(serve, actio
                 killed.update(dict.fromkeys(workers, (asked_at, ledger.now())))
                 service.start()
             if number == KILLS // 2:
-                # From now on what the first of them held comes back while others are killed.
-                wait_until(lambda: _crashed(actions), within=60, what="the first lease of the dead has ended")
-        wait_until(lambda: not actions.ungrouped_pending(), within=120, what="the rest waits for the dead")
-    # No ping is open, so no living process holds a lease.
+                # From now on actions of the first dead process are rescued while others are killed.
+                wait_until(lambda: _crashed(actions), within=60, what="the first lease of a dead process has ended")
+        wait_until(
+            lambda: not actions.ungrouped_pending(),
+            within=120,
+            what="dead processes lease the remaining actions",
+        )
+    # No ping is in progress, so no live process holds a lease.
     actions.move_clock(LEASE_SECONDS + 1)
     with Pings([service.port]):
-        wait_until(actions.are_settled, within=120, what="all is settled")
+        wait_until(actions.are_settled, within=120, what="all actions are settled")
 
     rows = actions.all()
     transactions = Counter(row["id"] for row in rows if row["action_type"] == TRANSACT)
@@ -78,18 +82,18 @@ def test_twenty_kills_lose_nothing_and_repeat_only_what_was_running(serve, actio
     assert actions.effects() == transactions
     charged_unstarted = _assert_charges_match(rows, runs, actions.lost_ticks())
     service.ping()
-    assert (actions.holds(), actions.open_ticks()) == (0, 0), "nothing of the dead stays"
+    assert (actions.holds(), actions.open_ticks()) == (0, 0), "no hold or open tick of a dead process is left"
     assert set(pings.statuses) >= {200}
     assert not {status for status in pings.statuses if isinstance(status, int)} - {200}
     record_property(
         "measured",
         f"{len(killed)} processes killed: {len(runs) - len(rows)} runs of {len(rows)} repeated,"
-        f" {charged_unstarted} charged unseen; pings {dict(pings.statuses)}",
+        f" {charged_unstarted} charged without a record; pings {dict(pings.statuses)}",
     )
 
 
 def _busiest(service, ledger):
-    """Return the worker with the most in flight, once one is in the middle: some have ended, several go on."""
+    """Return the worker with the most runs in flight, among those with ended and several unfinished runs."""
     ended, running = ledger.ended(), ledger.running(for_seconds=0.05)
     works = [pid for pid in service.workers() if ended[pid] >= CONCURRENCY and running[pid] >= CONCURRENCY // 2]
     return max(works, key=lambda pid: running[pid], default=None)
@@ -105,7 +109,7 @@ def _work(number):
 
 
 def _crashed(actions):
-    """Return how many a rescue has charged."""
+    """Return the number of attempts that rescues have charged."""
     found = actions.connection.execute(
         """select count(*) from scheduled_actions where history @> '[{"outcome": "crashed"}]'"""
     )
@@ -118,11 +122,11 @@ def _assert_repeats_follow_kills(runs, killed):
         by_action[run.action_id].append(run)
     repeated = [run for several in by_action.values() for run in several[:-1]]
     for run in repeated:
-        # Begun and not settled when its process was killed: no other run is ever repeated.
+        # Only a run that had begun and was not settled when its process was killed may be repeated.
         assert run.pid in killed, by_action[run.action_id]
         asked_at, gone_at = killed[run.pid]
-        # Its tick was still at work: what was begun before that has been settled. The server carries out what the dead
-        # had sent, so that a start can be written after its process has gone.
+        # Its tick was still running: earlier runs have been settled. The server completes the statements of a dead
+        # process, so that a start can be recorded after its end.
         begun_before_end = (asked_at - run.started_at).total_seconds()
         assert begun_before_end < SHORT_TICKS["max_duration_seconds"], (run, killed[run.pid])
         assert (run.started_at - gone_at).total_seconds() < LEASE_SECONDS / 2, (run, killed[run.pid])
@@ -142,9 +146,9 @@ def _assert_charges_match(rows, runs, lost_ticks):
         assert told == list(range(1, row["attempts"] + 1)), story
         assert [entry["outcome"] for entry in row["history"][:-1]] == ["crashed"] * (row["attempts"] - 1), story
         assert len(starts[row["id"]]) <= row["attempts"], story
-        # Announced, and killed before the handler wrote its first line.
+        # Announced, and killed before the handler recorded its start.
         charged_unstarted += row["attempts"] - len(starts[row["id"]])
-    # In flight in one tick: what its threads were at, and what they had been at a moment before.
+    # In flight in one tick: the runs on its threads, and those that had just ended there.
     crashed = Counter(entry["tick"] for row in rows for entry in row["history"] if entry["outcome"] == "crashed")
     assert max(crashed.values()) <= 2 * CONCURRENCY
     assert set(crashed) <= lost_ticks
@@ -169,7 +173,7 @@ def test_an_action_that_kills_its_process_fails_alone(serve, actions, ledger):
     while not actions.are_settled():
         assert time.monotonic() < deadline, f"not settled: {actions.statuses()}"
         with suppress(OSError):
-            wait_until(service.workers, within=30, what="a worker is there")
+            wait_until(service.workers, within=30, what="a worker is running")
             service.ping()
             continue
         deaths += 1
@@ -186,10 +190,10 @@ def test_an_action_that_kills_its_process_fails_alone(serve, actions, ledger):
     assert {neighbour: starts[neighbour] for neighbour in waiting} == dict.fromkeys(waiting, 1)
     for neighbour in neighbours:
         told = [entry["outcome"] for entry in actions.one(neighbour)["history"]]
-        assert told == ["crashed", "completed"], "they ran next to the first killed attempt, and to no other"
-        # That death may have been quicker than the first line that they write.
+        assert told == ["crashed", "completed"], "they ran together with the first killed attempt, and with no other"
+        # The process may have died before they recorded their start.
         assert 1 <= starts[neighbour] <= 2
-    # Only the first death had company: each killer's last start had its process for itself.
+    # Only in the first killed process did other actions run: each further attempt of a killer ran alone.
     assert deaths == 1 + 2 + 1
     for killer in killers:
         last = [run for run in runs if run.action_id == killer][-1]

@@ -1,4 +1,4 @@
-"""Processes are killed in the middle of series: none has a gap, none a double, and none ends."""
+"""Processes are killed while they run series: no occurrence is missing or duplicated, and no series ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.faults.test_killed_processes import LEASE_SECONDS, SHORT_TICKS
 pytestmark = pytest.mark.slow
 
 KILLS = 12
-#: The longest that the dead keep what they held: until their lease has ended, and a tick begins after that.
+#: Maximum time for which actions of dead processes stay leased: until the lease has ended and another tick begins.
 HELD_SECONDS = LEASE_SECONDS + 60
 FIXED, ROLLING = 30, 10
 SECOND = timedelta(seconds=1)
@@ -29,16 +29,16 @@ KILLS_OF_FUNCTIONS = 4
 
 @next_occurrence("half-minutes")
 def half_minutes(moment):
-    """Stand for the function that the processes have."""
+    """Replace the function of the same name in the processes."""
     return moment.replace(second=moment.second // 30 * 30, microsecond=0) + timedelta(seconds=30)
 
 
 @action("proof:work")
 def work(payload: dict) -> None:
-    """Stand for the handler that the processes have."""
+    """Replace the handler of the same type in the processes."""
 
 
-#: Planning takes so long that a kill can meet it.
+#: Planning takes so long that a process can be killed during it.
 SLOW_PLANNING = """
 create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(0.1); return null; end';
 create trigger slow before update on scheduled_action_schedules for each statement execute function slow();
@@ -47,7 +47,7 @@ create trigger slow before update on scheduled_action_schedules for each stateme
 
 @pytest.fixture
 def make_series(database_url):
-    """Give a function that makes schedules which come every second, fixed and rolling: their ids."""
+    """Return a function that creates fixed and rolling schedules, with an occurrence per second, and returns their ids."""
     with projects(database_url) as make:
         schedules = make(work).schedules
 
@@ -65,7 +65,9 @@ def make_series(database_url):
         yield make_series
 
 
-def test_series_go_on_through_kills_without_a_gap_or_a_double(serve, actions, ledger, make_series, record_property):
+def test_series_survive_kills_without_missing_or_duplicate_occurrences(
+    serve, actions, ledger, make_series, record_property
+):
     series = make_series(FIXED, ROLLING)
     service = serve(workers=3, concurrency=8, **SHORT_TICKS)
 
@@ -74,7 +76,7 @@ def test_series_go_on_through_kills_without_a_gap_or_a_double(serve, actions, le
             victim = wait_until(lambda: _one_at_work(service, ledger), within=HELD_SECONDS, what="a process works")
             _kill(victim)
             least = 60 * number
-            wait_until(lambda least=least: ledger.count() > least, within=HELD_SECONDS, what="the series go on")
+            wait_until(lambda least=least: ledger.count() > least, within=HELD_SECONDS, what="the series continue")
 
     _assert_whole(service, actions, *series)
     record_property("measured", f"{KILLS} processes killed: {ledger.count()} runs of {len(actions.all())} occurrences")
@@ -88,7 +90,7 @@ def test_a_process_killed_while_it_plans_has_claimed_or_settled_nothing(serve, a
 
     with Pings([service.port]):
         for _ in range(KILLS):
-            # Of ten series the first of the dead may hold them all.
+            # The first dead process may hold the actions of all ten series.
             wait_until(lambda: _is_planning(actions), within=HELD_SECONDS, what="the next occurrences are planned")
             for worker in service.workers():
                 _kill(worker)
@@ -138,7 +140,7 @@ def _is_caught_up(actions, schedule_id):
 
 def _kill(pid):
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: has_ended(pid), within=30, what="the process is gone")
+    wait_until(lambda: has_ended(pid), within=30, what="the process has ended")
 
 
 def _is_planning(actions):
@@ -151,7 +153,11 @@ def _is_planning(actions):
 def _assert_whole(service, actions, fixed, rolling, *, step=SECOND):
     actions.move_clock(LEASE_SECONDS + 1)
     with Pings([service.port]):
-        wait_until(lambda: not _left(actions), within=120, what="what the dead held is settled, and the rest caught up")
+        wait_until(
+            lambda: not _left(actions),
+            within=120,
+            what="all series have caught up",
+        )
     by_schedule = defaultdict(list)
     for row in actions.all():
         by_schedule[row["schedule_id"]].append(row)
@@ -176,7 +182,7 @@ def _one_at_work(service, ledger):
 
 
 def _left(actions):
-    """Return how many occurrences are late, or held by a dead process."""
+    """Return the number of occurrences that are late, or leased by a dead process."""
     found = actions.connection.execute(
         "select count(*) from scheduled_actions a where a.status in ('pending', 'processing')"
         " and (a.scheduled_at < scheduled_actions_now() - interval '5 seconds' or a.attempts > 0)"

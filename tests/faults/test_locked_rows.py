@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 ADMIN_TOKEN = "an-admin-token-of-tests"
 PRESSES = 12
-#: What a caller is promised, in seconds; the machine of the tests may be busy.
+#: Maximum time of an answer in seconds, also on a busy machine.
 SOON = 4.0
 
 
@@ -31,19 +31,19 @@ def ask(port, method, path):
     return response.status, json.loads(body).get("code"), response.getheader("Retry-After"), time.monotonic() - began
 
 
-def test_twelve_presses_on_a_locked_row_silence_neither_health_nor_cron(serve, actions, database_url):
-    # Gunicorn's own eight threads count, not the setting.
+def test_twelve_requests_for_a_locked_row_block_neither_health_checks_nor_ticks(serve, actions, database_url):
+    # The eight threads of gunicorn are the limit, not the setting.
     service = serve(environ={"ADMIN_TOKEN": ADMIN_TOKEN}, http_threads=100)
     action_id = insert(actions.connection, action_type="proof:work", scheduled_at="2099-01-01")
     ask(service.port, "GET", "/api/v1/actions")
     answers = []
 
-    def press():
+    def request_run():
         answers.append(ask(service.port, "POST", f"/api/v1/actions/{action_id}/run"))
 
     with psycopg.connect(database_url) as holder:
         holder.execute("select from scheduled_actions for update")
-        presses = [threading.Thread(target=press) for _ in range(PRESSES)]
+        presses = [threading.Thread(target=request_run) for _ in range(PRESSES)]
         for one in presses:
             one.start()
         health, ping = ask(service.port, "GET", "/healthz"), service.ping()

@@ -1,4 +1,4 @@
-"""Actions run at their instant, by ticks that linger, pings that wake and a process that listens; each runs once."""
+"""Actions run at their instant by lingering ticks, pings after commits and a listener; each action runs once."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.slow
 
 SCHEDULERS = 2
 THREADS = 8
-#: What is run before something else is started or stopped.
+#: Number of actions that run before a process is started or stopped.
 ENOUGH = 60
-#: A minute, shortened, and how much longer a tick lingers.
+#: A shortened minute in seconds, and how much longer a tick lingers.
 MINUTE = 4.0
 OVERLAP = 3.0
 MINUTES = 3
-#: Handlers of these proofs take no time; an action that starts this late was not watched.
+#: Handlers in these tests return immediately, so an action that starts this late was not started on time.
 LATEST = 2.0
 
 
@@ -48,9 +48,9 @@ def test_linger_wake_and_listen_together_run_every_action_once(  # noqa: PLR0917
             stopped(listening)
         by_listener = ledger.ended()[listening.pid]
         before = ledger.ended().total()
-        _wait_for(lambda: ledger.ended().total() - before, "actions run after the listener has gone")
+        _wait_for(lambda: ledger.ended().total() - before, "actions run after the listener has ended")
         count = sum(int(scheduler.communicate(timeout=120)[0]) for scheduler in schedulers)
-        wait_until(actions.are_settled, within=60, what="all is settled")
+        wait_until(actions.are_settled, within=60, what="all actions are settled")
 
     runs = ledger.runs()
     assert Counter(Counter(run.action_id for run in runs).values()) == {1: count}
@@ -60,16 +60,16 @@ def test_linger_wake_and_listen_together_run_every_action_once(  # noqa: PLR0917
     assert (actions.holds(), actions.open_ticks()) == (0, 0)
     assert set(cron.statuses) == {200}
     woken, lingering = _processed_by(actions, "scheduled-actions-wake"), _processed_by(actions, "")
-    assert min(woken, lingering) > 0, "each of the three found work"
+    assert min(woken, lingering) > 0, "each of the three ran actions"
     record_property(
         "measured",
         f"{count} actions: {lingering} by lingering, {woken} woken, {by_listener} by listen; "
-        f"{told(lateness(actions, runs))}",
+        f"{summary(lateness(actions, runs))}",
     )
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_minute_cron_and_lingering_leave_no_second_unwatched(workers, serve, actions, ledger, record_property):
+def test_a_minute_cron_with_lingering_runs_every_action_on_time(workers, serve, actions, ledger, record_property):
     count, draw = 40 * MINUTES, random.Random(1)
     service = serve(workers=workers, linger_seconds=MINUTE + OVERLAP, max_run_seconds=1, max_duration_seconds=40)
 
@@ -80,7 +80,7 @@ def test_a_minute_cron_and_lingering_leave_no_second_unwatched(workers, serve, a
         actions.schedule(
             *({"action_type": "proof:work", "payload": {}, "scheduled_at": at.isoformat()} for at in instants)
         )
-        wait_until(actions.are_settled, within=60, what="all is settled")
+        wait_until(actions.are_settled, within=60, what="all actions are settled")
 
     runs = ledger.runs()
     assert Counter(Counter(run.action_id for run in runs).values()) == {1: count}
@@ -90,12 +90,12 @@ def test_a_minute_cron_and_lingering_leave_no_second_unwatched(workers, serve, a
     assert [answer.report["busy"] for answer in cron.answers] == [False] * len(cron.answers)
     assert len(cron.answers) > MINUTES
     handed_over = [answer.seconds for answer in cron.answers[: MINUTES - 1]]
-    assert max(handed_over) < MINUTE + OVERLAP - 1, "a newer ping sends the older home"
-    record_property("measured", told(late))
+    assert max(handed_over) < MINUTE + OVERLAP - 1, "a newer ping replaces the older one, which is answered"
+    record_property("measured", summary(late))
 
 
 @pytest.mark.parametrize("asked", ["worker", "master"])
-def test_a_worker_that_lingers_is_gone_at_once_when_it_is_asked_to_end(asked, serve, actions, record_property):
+def test_a_lingering_worker_exits_immediately_after_sigterm(asked, serve, actions, record_property):
     service = serve(workers=1, linger_seconds=60, max_duration_seconds=100)
     [worker] = service.workers()
 
@@ -103,20 +103,20 @@ def test_a_worker_that_lingers_is_gone_at_once_when_it_is_asked_to_end(asked, se
         wait_until(lambda: actions.open_ticks() == 1, within=30, what="the tick lingers")
         os.kill(worker if asked == "worker" else service.master, signal.SIGTERM)
         began = time.monotonic()
-        wait_until(lambda: has_ended(worker), within=60, what="the worker has gone")
+        wait_until(lambda: has_ended(worker), within=60, what="the worker has ended")
         took = time.monotonic() - began
 
     assert [answer.status for answer in cron.answers] == [200]
     assert actions.open_ticks() == 0
-    assert took < 12, "a tenth of what it would have waited"
-    record_property("measured", f"gone after {took:.2f} s")
+    assert took < 12, "about a tenth of the time that it would have lingered"
+    record_property("measured", f"ended after {took:.2f} s")
 
 
 class Cron:
     """Pings at a fixed interval, whether or not the last ping has been answered."""
 
     def __init__(self, service, *, every):
-        #: In the order they came.
+        #: In the order of arrival.
         self.answers = []
         self.statuses = Counter()
         self._service = service
@@ -149,7 +149,7 @@ class Cron:
 
 @contextmanager
 def listener(environ, log):
-    """Start `scheduled-actions listen`; whatever happens, it ends."""
+    """Start `scheduled-actions listen`; end it when the block ends."""
     command = [sys.executable, "-m", "scheduled_actions.cli", "listen"]
     with ExitStack() as stack:
         process = subprocess.Popen(
@@ -161,7 +161,7 @@ def listener(environ, log):
 
 
 def stopped(process):
-    """Ask a process to end, and see that it does so in order."""
+    """Send SIGTERM to a process, and require that it exits with status 0."""
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0
 
@@ -176,7 +176,7 @@ def _wait_for(count, what):
 
 
 def _processed_by(actions, caller):
-    """Return how many actions the ticks of a caller have settled."""
+    """Return the number of actions that the ticks of a caller have settled."""
     found = actions.connection.execute(
         "select coalesce(sum((counts ->> 'processed')::int), 0) from scheduled_action_ticks where caller = %s", [caller]
     )
@@ -184,13 +184,13 @@ def _processed_by(actions, caller):
 
 
 def lateness(actions, runs):
-    """Return by how many seconds each handler started after its instant, by the database's clock on both sides."""
+    """Return how many seconds after its instant each handler started, both by the database's clock."""
     due = {row["id"]: row["scheduled_at"] for row in actions.all()}
     return [(run.started_at - due[run.action_id]).total_seconds() for run in runs]
 
 
-def told(late):
-    """Return the lateness as people read it."""
+def summary(late):
+    """Return a readable summary of the lateness."""
     return (
         f"late by {median(late) * 1000:.0f} ms (median), {quantiles(late, n=100)[98] * 1000:.0f} ms (99th percentile), "
         f"{max(late) * 1000:.0f} ms (most)"

@@ -34,11 +34,11 @@ def test_one_key_from_many_threads_loses_no_event_and_delivers_the_latest(  # no
         with Pings([service.port], clients=4) as pings:
             calls = _calls(environ | changed, THREADS, processes=PROCESSES)
             calls += _calls(environ | changed, 1, processes=1, calls=2, first=PROCESSES * THREADS * CALLS)
-            wait_until(actions.are_settled, within=120, what="all is settled")
+            wait_until(actions.are_settled, within=120, what="all actions are settled")
 
     rows = {str(row["id"]): row for row in actions.all()}
     assert {row["status"] for row in rows.values()} == {"completed"}
-    assert {row["attempts"] for row in rows.values()} == {2}, "each failed once and was retried"
+    assert {row["attempts"] for row in rows.values()} == {2}, "each action failed once and was retried"
     assert {call["id"] for call in calls} == set(rows)
     delivered = _delivered(ledger, rows)
     _assert_nothing_gathered_is_lost(calls, delivered)
@@ -46,12 +46,12 @@ def test_one_key_from_many_threads_loses_no_event_and_delivers_the_latest(  # no
     assert set(pings.statuses) == {200}
     assert "group_refused" not in service.logged()
     merged = sum(call["deduplicated"] for call in calls)
-    assert merged > len(calls) / 10, "too few met under the key to prove anything"
+    assert merged > len(calls) / 10, "too few calls were merged to prove anything"
     record_property("measured", f"{len(calls)} calls, {merged} merged, {len(rows)} actions")
 
 
 def _calls(environ, threads, *, processes, calls=CALLS, first=0):
-    """Return what each call of some processes told; they run side by side, and all have ended."""
+    """Run the processes at the same time until all have ended; return the result that each call printed."""
     program = Path(__file__).with_name("schedule_from_threads.py")
     commands = [
         [sys.executable, program, str(threads), str(calls), str(first + number * threads * calls)]
@@ -64,7 +64,7 @@ def _calls(environ, threads, *, processes, calls=CALLS, first=0):
 
 
 def _delivered(ledger, rows):
-    """Return the payload of each action's handler, the same in each attempt and in the table."""
+    """Return the payload that each action's handler got, which is the same in each attempt and in the table."""
     given = defaultdict(list)
     for run in ledger.runs():
         given[str(run.action_id)].append(run.payload)
@@ -88,7 +88,7 @@ def _assert_the_latest_is_delivered(calls, delivered):
             by_action[call["id"]].append(call)
     for action_id, merged in by_action.items():
         [winner] = [call for call in merged if call["number"] == delivered[action_id]["number"]]
-        # No call came after it: every other one had begun before it returned.
+        # No call was later: every other call had begun before this one returned.
         assert all(call["begun"] <= winner["ended"] for call in merged)
     last = max((call for call in calls if call["action_type"] == "proof:work"), key=lambda call: call["begun"])
     assert delivered[last["id"]]["number"] == last["number"]
@@ -100,7 +100,7 @@ def test_two_transactions_that_cross_two_keys_both_commit_without_a_deadlock(act
     scheduled = []
 
     def schedule(first, second):
-        # If they waited for each other, nothing would end that in time.
+        # If the transactions waited for each other, both waits would last too long.
         with psycopg.connect(database_url, options="-c deadlock_timeout=60s") as connection:
             begun = time.monotonic()
             scheduled.append(_schedule(connection, first))
@@ -118,11 +118,11 @@ def test_two_transactions_that_cross_two_keys_both_commit_without_a_deadlock(act
     assert set(took) == {"a", "b"}, "both committed"
     assert max(took.values()) < 10
     assert len(scheduled) == 4
-    assert {row["id"] for row in actions.all()} == set(scheduled), "one that waited in vain went in by itself"
+    assert {row["id"] for row in actions.all()} == set(scheduled), "a call that waits in vain inserts an action"
     record_property("measured", f"{', '.join(f'{seconds:.2f} s' for seconds in took.values())}")
 
 
 def _schedule(connection, key):
-    """Return the id of the action that the call came to."""
+    """Return the id of the action that the call inserted or merged into."""
     statement = "select s.id from schedule_action('proof:work', '{}', dedup_key => %s) s"
     return connection.execute(statement, [key]).fetchone()[0]

@@ -1,4 +1,4 @@
-"""Behind PgBouncer in transaction mode: what the database's own defaults are changes nothing, and nothing leaks."""
+"""Behind PgBouncer in transaction mode: unusual defaults of the database have no effect, and no setting leaks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULTS = {"datestyle": "German", "default_transaction_isolation": "serializabl
 
 @pytest.fixture
 def address(database_url, connection):
-    """Give the address of a pooler in front of a database with unusual defaults."""
+    """Yield the address of a pooler in front of a database with unusual defaults."""
     database = sql.Identifier(connection.info.dbname)
     for name, value in DEFAULTS.items():
         connection.execute(
@@ -37,7 +37,7 @@ def test_statements_are_limited_and_read_committed_and_leak_nothing_to_other_cli
     database = Database(lambda: address, limits=StatementLimits(lock_seconds=0.7, statement_seconds=9))
     with database.connection() as one, database.connection() as other, one.transaction():
         assert not one.has_own_session
-        # On the two server connections in turn, alone and in a transaction.
+        # On both server connections, outside and inside a transaction.
         found = [used.execute(asked).fetchone() for used in (one, other, one, other)]
     with psycopg.connect(address, autocommit=True, prepare_threshold=None) as client:
         leaked = [

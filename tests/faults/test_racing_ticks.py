@@ -35,7 +35,7 @@ def test_racing_ticks_run_every_action_once_and_every_lock_group_in_order(serve,
 
     started = time.monotonic()
     with Pings([service.port]) as pings:
-        wait_until(actions.are_settled, within=240, what="all is done")
+        wait_until(actions.are_settled, within=240, what="all actions are settled")
     seconds = time.monotonic() - started
 
     runs = ledger.runs()
@@ -48,7 +48,7 @@ def test_racing_ticks_run_every_action_once_and_every_lock_group_in_order(serve,
     for members in groups.values():
         numbers = [run.payload["number"] for run in members]
         assert numbers == sorted(numbers)
-    assert len({run.pid for run in runs}) == 4, "all processes worked"
+    assert len({run.pid for run in runs}) == 4, "all processes ran actions"
     assert set(pings.statuses) == {200}
     assert sum(answer.report["processed"] for answer in pings.answers) == ACTIONS
     assert service.ping().report["remaining"] == 0

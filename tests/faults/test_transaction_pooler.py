@@ -1,4 +1,4 @@
-"""Everything goes through PgBouncer in transaction mode, with two connections to the server for all processes."""
+"""All statements pass through PgBouncer in transaction mode, with two server connections for all processes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_all_promises_hold_behind_a_transaction_pooler(serve, actions, ledger, d
 
 
 def _schedule(through):
-    """Schedule a quarter each: plain, in lock groups, transactional, and twice under a key; return how many merged."""
+    """Schedule plain, grouped, transactional and deduplicated actions, a quarter each; return the number merged."""
     plain, grouped, transactional, keyed = ([] for _ in range(KINDS))
     for number in range(ACTIONS // KINDS):
         action = {"action_type": "proof:work", "payload": {"number": number}}
@@ -73,7 +73,7 @@ def _schedule(through):
 
 
 def _backends(connection):
-    """Return how many connections to the database there are, but for the one that asks."""
+    """Return the number of connections to the database, without the current one."""
     return connection.execute(
         "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
         " and backend_type = 'client backend'"

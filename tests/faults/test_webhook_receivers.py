@@ -1,4 +1,4 @@
-"""Events on their way to two real receivers, of which one is down at first."""
+"""Deliveries of events to two real receivers, one of which is down at first."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from scheduled_actions import emit_event
 for number in range({count}):
     emit_event("task:created", entity_id=f"t{{number}}", data={{"name": "Grüße €", "number": number}})
 """
-#: What the table waits after the first failure, at most.
+#: Maximum delay after the first failure in the delivery's retry policy.
 FIRST_DELAY = timedelta(seconds=5)
 
 
-def test_the_good_endpoint_gets_each_event_once_and_the_other_when_it_returns(serve, actions, project, environ):
+def test_a_working_endpoint_gets_each_event_once_and_a_failed_one_when_it_recovers(serve, actions, project, environ):
     good, down = (Receiver(a_port(), a_secret()) for _ in range(2))
     (project / "scheduled_actions.toml").write_text(SETTINGS, encoding="utf-8")
     named = {"GOOD_URL": good.url, "GOOD_SECRET": good.secret, "DOWN_URL": down.url, "DOWN_SECRET": down.secret}
@@ -43,7 +43,7 @@ def test_the_good_endpoint_gets_each_event_once_and_the_other_when_it_returns(se
 
     with good.listening():
         _emit(environ | named)
-        # However long the tick takes, it comes to no second attempt.
+        # However long the tick takes, no second attempt is due in it.
         now = database_now(actions.connection)
         set_clock(actions.connection, now)
         first = service.ping().report
@@ -54,7 +54,7 @@ def test_the_good_endpoint_gets_each_event_once_and_the_other_when_it_returns(se
             third = service.ping().report
 
     assert (good.refused, down.refused) == ([], [])
-    # The events, and their deliveries: half of these failed, for a while.
+    # The events and their deliveries, half of which failed at first.
     assert (first["succeeded"], first["retried"], first["failed"]) == (2 * EVENTS, EVENTS, 0)
     assert (second["succeeded"], third["processed"]) == (EVENTS, 0)
     for receiver in (good, down):
@@ -66,7 +66,7 @@ def test_the_good_endpoint_gets_each_event_once_and_the_other_when_it_returns(se
             for _, content in receiver.received
         )
     ids = [message_id for message_id, _ in good.received + down.received]
-    assert len(set(ids)) == 2 * EVENTS, "each delivery has an id of its own"
+    assert len(set(ids)) == 2 * EVENTS, "each delivery has a different id"
     waited = [row for row in while_down if row["status"] == "pending"]
     assert {str(row["id"]) for row in waited} == {message_id for message_id, _ in down.received}
     assert all(row["attempts"] == 1 and "refused the connection" in row["error_message"] for row in waited)
@@ -75,9 +75,7 @@ def test_the_good_endpoint_gets_each_event_once_and_the_other_when_it_returns(se
     assert of_one_event == {content["action_id"] for _, content in down.received}
 
 
-def test_an_endpoint_that_is_only_slow_gets_everything_in_one_tick_of_a_process_that_has_not_met_it(
-    serve, actions, project, environ
-):
+def test_a_slow_endpoint_gets_every_delivery_in_the_first_tick_of_a_process(serve, actions, project, environ):
     good = Receiver(a_port(), a_secret(), takes_seconds=0.8)
     (project / "scheduled_actions.toml").write_text(
         SETTINGS.partition("[webhooks.endpoints.down]")[0], encoding="utf-8"

@@ -1,4 +1,4 @@
-"""The application's clock is wrong by an hour, either way; what counts is the database's."""
+"""The application's clock is an hour ahead or behind; only the database's clock counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 HOUR = 3600
-#: What is right to a minute has nothing of the hour; processes start slowly on a busy machine.
+#: Tolerance in seconds: far less than the hour, and enough for processes that start slowly on a busy machine.
 MINUTE = 60
 TICKS = {"max_duration_seconds": 8, "max_run_seconds": 5, "default_timeout_seconds": 5}
 LEASE_SECONDS = 8 + 15
@@ -34,7 +34,7 @@ def wrong_by(seconds):
 
 
 def call(environ, wrong, **arguments):
-    """Schedule as a process whose clock is wrong; return what it told."""
+    """Schedule from a process whose clock is wrong; return the result that it printed."""
     program = [sys.executable, HERE / "schedule_once.py", json.dumps(arguments)]
     done = subprocess.run(program, env=environ | wrong_by(wrong), capture_output=True, text=True, check=True)
     told = json.loads(done.stdout)
@@ -43,7 +43,7 @@ def call(environ, wrong, **arguments):
 
 
 @pytest.mark.parametrize("wrong", [HOUR, -HOUR], ids=["an hour ahead", "an hour behind"])
-def test_what_is_due_and_when_it_was_done_follow_the_database(wrong, serve, actions, ledger, environ):
+def test_due_and_completion_times_follow_the_clock_of_the_database(wrong, serve, actions, ledger, environ):
     service = serve(environ=wrong_by(wrong), **TICKS)
     at_once = UUID(call(environ, wrong, action_type="proof:tell-time", payload={})["id"])
     later = call(environ, wrong, action_type="proof:work", payload={}, delay=HOUR / 2)["id"]
@@ -71,7 +71,7 @@ def test_what_is_due_and_when_it_was_done_follow_the_database(wrong, serve, acti
 
 
 @pytest.mark.parametrize("wrong", [HOUR, -HOUR], ids=["an hour ahead", "an hour behind"])
-def test_a_lease_ends_when_the_database_says_so(wrong, serve, actions, ledger):
+def test_a_lease_ends_by_the_clock_of_the_database(wrong, serve, actions, ledger):
     [held] = actions.schedule({"action_type": "proof:work", "payload": {"seconds": 4}, "lock_group": "a group"})
     holder = serve(environ=wrong_by(wrong), **TICKS)
     other = serve(environ=wrong_by(-wrong), **TICKS)
@@ -79,10 +79,10 @@ def test_a_lease_ends_when_the_database_says_so(wrong, serve, actions, ledger):
     ping = threading.Thread(target=_ping, args=[holder])
 
     ping.start()
-    wait_until(ledger.running, within=20, what="the holder runs it")
+    wait_until(ledger.running, within=20, what="the first process runs the action")
     while_it_ran = other.ping().report
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: has_ended(pid), within=30, what="the holder is gone")
+    wait_until(lambda: has_ended(pid), within=30, what="the first process has ended")
     ping.join(timeout=30)
     while_leased = [other.ping().report for _ in range(3)]
     actions.move_clock(LEASE_SECONDS + 1)
@@ -103,7 +103,7 @@ def _ping(service):
         return
 
 
-def test_a_dedup_window_is_measured_by_the_database(actions, environ):
+def test_a_dedup_window_is_measured_by_the_clock_of_the_database(actions, environ):
     same = {"action_type": "proof:work", "payload": {}, "dedup_key": "same", "dedup_window": HOUR}
 
     first = call(environ, HOUR, **same)

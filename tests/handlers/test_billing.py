@@ -19,7 +19,7 @@ from scheduled_actions.registry.handler import OPTIONS_ATTRIBUTE, Context
 
 
 class Attempt:
-    """One start of the handler; `follow_ups` holds what it scheduled: type, payload, options."""
+    """One start of the handler; `follow_ups` holds the type, payload and options of each action that it scheduled."""
 
     def __init__(self, connection, **payload):
         self.follow_ups = []
@@ -53,8 +53,8 @@ class Attempt:
 
 @pytest.fixture
 def subscribe(connection):
-    """Answer a function that adds a subscription renewing in some days."""
-    Attempt(connection)  # makes the table
+    """Return a function that adds a subscription that renews in a number of days."""
+    Attempt(connection)  # Creates the table.
 
     def add(name, *, days, email=None, cancelled=False, reminded_days=None):
         row = connection.execute(
@@ -79,7 +79,7 @@ def counts(reminded=0, *, refused=0, remaining=0):
     return {"reminded": reminded, "refused": refused, "remaining": remaining}
 
 
-def test_a_first_run_finds_nobody_and_no_table_missing(connection):
+def test_the_first_run_creates_the_table(connection):
     attempt = committed(connection)
 
     assert attempt.result == counts()
@@ -95,7 +95,7 @@ def test_each_renewal_is_reminded_exactly_once(connection, subscribe):
     assert (second.result, second.reminded) == (counts(), [])
 
 
-def test_a_run_that_is_rolled_back_reminded_nobody(connection, subscribe):
+def test_a_run_that_is_rolled_back_schedules_no_reminder(connection, subscribe):
     subscribe("ann", days=3)
 
     with connection.transaction(force_rollback=True):
@@ -118,21 +118,21 @@ def test_two_runs_at_the_same_time_share_the_work(connection, database_url, subs
     assert committed(connection).result == counts()
 
 
-def test_only_what_renews_within_the_days_ahead_is_looked_at(connection, subscribe):
+def test_only_subscriptions_that_renew_within_days_ahead_are_reminded(connection, subscribe):
     subscribe("past", days=-1)
     subscribe("today", days=0)
     subscribe("last", days=10)
     subscribe("later", days=11)
     subscribe("gone", days=5, cancelled=True)
     subscribe("told", days=5, reminded_days=5)
-    subscribe("told-last-year", days=5, reminded_days=-360)
+    subscribe("reminded-last-year", days=5, reminded_days=-360)
 
     attempt = committed(connection, days_ahead=10)
 
-    assert attempt.reminded == ["last@example.org", "today@example.org", "told-last-year@example.org"]
+    assert attempt.reminded == ["last@example.org", "today@example.org", "reminded-last-year@example.org"]
 
 
-def test_what_is_over_the_limit_remains_for_the_next_run_soonest_first(connection, subscribe):
+def test_renewals_beyond_the_limit_remain_for_the_next_run_and_the_soonest_come_first(connection, subscribe):
     for days, name in ((9, "ann"), (1, "bob"), (5, "carol")):
         subscribe(name, days=days)
 
@@ -157,7 +157,7 @@ def test_the_reminder_is_an_email_about_the_subscription(connection, subscribe):
     assert options == {"target": {"type": "subscription", "id": str(subscription_id)}}
 
 
-def test_an_address_that_is_none_keeps_nobody_else_from_a_reminder(connection, subscribe, caplog):
+def test_an_invalid_address_does_not_prevent_other_reminders(connection, subscribe, caplog):
     broken_id, _ = subscribe("broken", days=1, email="broken")
     subscribe("ann", days=2)
 
@@ -170,12 +170,12 @@ def test_an_address_that_is_none_keeps_nobody_else_from_a_reminder(connection, s
 @pytest.mark.parametrize(
     "payload", [{"days_ahead": -1}, {"days_ahead": 367}, {"limit": 0}, {"limit": 1001}, {"days": 3}]
 )
-def test_a_payload_out_of_bounds_is_refused(payload):
+def test_a_payload_out_of_bounds_is_rejected(payload):
     with pytest.raises(ValidationError):
         CheckRenewals(**payload)
 
 
-def test_without_a_transaction_nothing_is_done():
+def test_the_handler_is_transactional():
     assert getattr(check_renewals, OPTIONS_ATTRIBUTE).transactional
 
     with pytest.raises(InvalidArgument, match="transactional=True"):

@@ -24,7 +24,7 @@ PASSWORD = "correct horse battery staple"
 
 @pytest.fixture
 def configured(tmp_path):
-    """Answer the configuration of a project whose mail goes to `settings`."""
+    """Return a function that builds the configuration of a project whose mail server has these settings."""
 
     def load(settings, **environ):
         overrides = {
@@ -60,7 +60,7 @@ def run(payload, context, configuration):
     return deliver(Email.model_validate(payload), context, configuration)
 
 
-def test_the_message_arrives_as_the_payload_says_it(configured):
+def test_the_delivered_message_matches_the_payload(configured):
     mailbox = Mailbox()
     payload = an_email(
         to=["Ann <ann@example.org>", "Bob <bob@example.org>"],
@@ -102,7 +102,7 @@ def test_every_attempt_sends_the_same_message_id(configured):
     assert sent == [f"<{context.id}@acme.example>".encode()] * 2
 
 
-def test_who_was_refused_beside_others_is_told_in_the_result(configured):
+def test_the_result_lists_the_refused_recipients(configured):
     mailbox = Mailbox({"bob@example.org": "550 5.1.1 no such user"})
 
     with serving(mailbox) as settings:
@@ -112,14 +112,14 @@ def test_who_was_refused_beside_others_is_told_in_the_result(configured):
     assert json.loads(json.dumps(result)) == result
 
 
-def test_a_refusal_for_good_is_final(configured):
+def test_a_permanent_refusal_is_final(configured):
     mailbox = Mailbox({"ann@example.org": "550 5.1.1 no such user"})
 
     with serving(mailbox) as settings, pytest.raises(Fail, match="no such user"):
         run(an_email(), a_context(), configured(settings))
 
 
-def test_a_refusal_for_now_is_left_to_the_retry(configured):
+def test_a_temporary_refusal_is_left_to_the_retry(configured):
     mailbox = Mailbox({"ann@example.org": "451 4.7.1 greylisted"})
 
     with serving(mailbox) as settings, pytest.raises(MailDeferred, match="greylisted"):
@@ -137,7 +137,7 @@ def test_login_and_authority_come_from_the_environment(configured):
     assert mailbox.was_encrypted == [True]
 
 
-def test_a_wrong_login_is_final_and_repeats_no_password(configured):
+def test_a_wrong_login_is_final_and_its_error_contains_no_password(configured):
     mailbox = Mailbox()
 
     with serving(mailbox, authenticator=_check, auth_require_tls=False) as settings:
@@ -154,7 +154,7 @@ def _check(_server, _session, _envelope, _mechanism, auth_data):
     return AuthResult(success=is_right, handled=False, message=f"535 5.7.8 not {auth_data.password.decode()}")
 
 
-def test_an_attempt_without_time_sends_nothing(configured):
+def test_an_attempt_without_remaining_time_sends_nothing(configured):
     mailbox = Mailbox()
 
     with serving(mailbox) as settings, pytest.raises(MailDeferred, match="no time is left"):
@@ -188,26 +188,26 @@ def test_an_attempt_without_time_sends_nothing(configured):
         ({"bbc": "eve@example.org"}, "bbc"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_when_it_is_scheduled(changes, field):
+def test_an_invalid_email_is_rejected_when_it_is_scheduled(changes, field):
     with pytest.raises(ValidationError) as refusal:
         Email.model_validate(an_email(**changes))
 
     assert [".".join(map(str, problem["loc"])) for problem in refusal.value.errors()] == [field]
 
 
-def test_a_hundred_recipients_are_taken():
+def test_a_hundred_recipients_are_accepted():
     payload = an_email(to=[f"user{number}@example.org" for number in range(100)])
 
     assert len(Email.model_validate(payload).to) == 100
 
 
-def test_the_handler_declares_what_the_documentation_says():
+def test_the_options_of_the_handler_match_the_documentation():
     options = getattr(send_email, OPTIONS_ATTRIBUTE)
 
     assert (options.action_type, options.timeout_seconds, options.max_attempts) == ("email:send", 15, 5)
 
 
-def test_the_payload_can_be_described_to_programs():
+def test_the_payload_has_a_json_schema():
     schema = Email.model_json_schema()
 
     assert schema["required"] == ["to", "subject", "text"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: Where a raw JSON text goes that Python cannot write.
+#: Placeholder for raw JSON text that Python's encoder cannot produce.
 MARK = "\ue000raw\ue000"
 _DEPTH_MOST = 6
 
@@ -70,7 +70,7 @@ _DEADLINE = {
     "recipients": ["ann@example.org"],
 }
 
-#: Bodies that are taken, by method and path; the others are made of their schema.
+#: Bodies that are accepted, by method and path; the others are generated from their schema.
 TAKEN: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/actions"): _ACTION,
     ("POST", "/actions/batch"): {"actions": [_ACTION, {"action_type": "test:run", "payload": {}}]},
@@ -105,15 +105,15 @@ TAKEN: dict[tuple[str, str], dict[str, Any]] = {
 
 
 class Place(NamedTuple):
-    """Where a value goes in a body."""
+    """The position of a value in a body."""
 
     steps: tuple[str | int, ...]
-    #: A body that has all the steps but the last.
+    #: A body that contains all steps of the path except the last.
     body: Any
 
 
 def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Give method, path below `/api/v1`, and schema of each body."""
+    """Yield the method, the path below `/api/v1`, and the schema of each body."""
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             content = operation.get("requestBody", {}).get("content", {})
@@ -122,7 +122,7 @@ def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[
 
 
 def places(document: Mapping[str, Any], method: str, path: str, schema: Mapping[str, Any]) -> list[Place]:
-    """Return every field of a body: those of its schema, those of the body that is known to be taken, and itself."""
+    """Return every field of a body: those of its schema, those of an accepted body, and the body itself."""
     schemas = document["components"]["schemas"]
     taken = TAKEN.get((method, path))
     body = taken if taken is not None else _made(schema, schemas, depth=0)
@@ -131,7 +131,7 @@ def places(document: Mapping[str, Any], method: str, path: str, schema: Mapping[
 
 
 def mutated(place: Place, value: Any) -> Any:
-    """Return the body with a value at the place; what leads there is made where it is missing."""
+    """Return the body with a value at the place; missing parents are created."""
     if not place.steps:
         return value
     body = copy.deepcopy(place.body)
@@ -140,7 +140,7 @@ def mutated(place: Place, value: Any) -> Any:
 
 
 def text_of(body: Any, raw: str | None = None) -> bytes:
-    """Return a body as it is sent; `raw` stands where `MARK` does."""
+    """Return the JSON text of a body, with `MARK` replaced by `raw`."""
     text = json.dumps(body)
     return (text if raw is None else text.replace(json.dumps(MARK), raw)).encode("utf-8", "surrogatepass")
 
@@ -185,12 +185,12 @@ def _of_value(value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[str | 
 
 def _resolved(schema: Any, schemas: Mapping[str, Any]) -> Any:
     name = schema.get("$ref", "").rpartition("/")[2] if isinstance(schema, dict) else ""
-    # Any JSON in any JSON: its places are those of the body that is taken.
+    # The schema allows any JSON, so the places are those of the accepted body.
     return {} if name in {"JsonValue", "JsonObject"} else schemas[name] if name else schema
 
 
 def _made(schema: Any, schemas: Mapping[str, Any], *, depth: int) -> Any:  # noqa: C901, PLR0911 - a line a kind
-    """Return a value of a schema, with what it requires."""
+    """Return a value that a schema accepts, with its required fields."""
     schema = _resolved(schema, schemas)
     match schema:
         case {"examples": [first, *_]} | {"const": first} | {"enum": [first, *_]}:

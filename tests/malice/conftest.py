@@ -1,4 +1,4 @@
-"""How much of the malice suite is run: a part of it in a minute, or all of it."""
+"""The extent of the malice suite: a part of it in a minute, or all of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IS_WHOLE = os.environ.get("MALICE") == "whole"
 
 @pytest.fixture(autouse=True)
 def unrecorded_logs():
-    """Keep pytest from holding every log record, with its exception and all that its frames hold, in memory."""
+    """Prevent pytest from keeping every log record in memory, with its exception and the values of its frames."""
     log = logging.getLogger("scheduled_actions")
     log.propagate = False
     yield

@@ -1,4 +1,4 @@
-"""Hostile values: what no field expects, what only some parts can keep, and what costs time where it is believed.
+"""Hostile values: unexpected values, values that not every part can store, and values that take much time to process.
 
 Each list is plain JSON in Python (`VALUES` is all of them); `RAW` is JSON text that Python's own writer does not
 produce. Every new defect adds its value here.
@@ -20,7 +20,7 @@ def nested(depth: int, *, kind: str = "list") -> Any:
 
 
 def all_of(depth: int) -> Any:
-    """Return a condition of conditions."""
+    """Return a condition that nests other conditions."""
     value: Any = {"kind": "deadline_passed", "at": "2030-01-01T00:00:00Z"}
     for number in range(depth):
         value = {"all": [value]} if number % 2 else {"not": value}
@@ -28,14 +28,14 @@ def all_of(depth: int) -> Any:
 
 
 def follow_up(depth: int, **changes: Any) -> Any:
-    """Return an action that is followed by one that is followed by one."""
+    """Return an action with nested follow-ups."""
     value: dict[str, Any] = {"action_type": "test:run", "payload": {}, **changes}
     for _ in range(depth):
         value = {"action_type": "test:run", "payload": {}, "on_success": value}
     return value
 
 
-#: Each kind of JSON, and the edges of it.
+#: Each kind of JSON value, with its edge cases.
 KINDS: list[Any] = [
     None, True, False, 0, 1, -1, 1.5, "", " ", "x", [], {}, [None], [[]], [{}], {"": None}, {"a": {}}, [1, "x", None],
     "0", "1", "-1", "1.5", "true", "null", "[]", "{}", {"x": 1}, ["x"], [True], [0.5],
@@ -194,7 +194,7 @@ VALUES: list[Any] = [
     *KINDS, *NUMBERS, *TEXTS, *TIMES, *RULES, *ADDRESSES, *DOCUMENTS, *CONDITIONS, *FOLLOW_UPS, *FILTERS,
 ]  # fmt: skip
 
-#: JSON texts of values that Python does not write, or not so: to be put where a value stands.
+#: JSON texts that Python's encoder does not produce, each to be inserted in place of a value.
 RAW: list[str] = [
     "NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1e-400", "01", "+1", ".5", "1.", "0x10", "1" * 4301,
     "1" * 20_000,
@@ -205,5 +205,5 @@ RAW: list[str] = [
 
 
 def text_of(value: Any) -> str:
-    """Return the JSON text of a value, whatever it holds."""
+    """Return the JSON text of any value."""
     return json.dumps(value)

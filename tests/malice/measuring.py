@@ -1,4 +1,4 @@
-"""What a round of good actions costs and how late they are, with and without bad ones among them."""
+"""The cost and the lateness of a round of good actions, with and without bad actions among them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from flask.testing import FlaskClient
     from werkzeug.test import TestResponse
 
-#: Good actions of a round.
+#: Number of good actions in a round.
 GOOD = 50
-#: How long each of them takes: the lateness of a round is its work, not the noise of the machine.
+#: Seconds that each of them takes, so that the lateness of a round depends on its work and not on the machine.
 WORK_SECONDS = 0.01
-#: Ticks within which the good actions of a round must be done.
+#: Number of ticks within which the good actions of a round must complete.
 TICKS_MOST = 8
-#: CPU seconds of this process that one request may take, its ticks' handlers included.
+#: CPU seconds of this process that one request may take, including the handlers of its tick.
 CPU_SECONDS_MOST = 1.0
-#: How much later, as a ratio, good actions may be for bad ones among them.
+#: Maximum ratio of the lateness of good actions with bad actions among them to that without.
 LATENESS_RATIO_MOST = 1.5
-#: How much the process may grow over a suite's rounds.
+#: Maximum growth of the process's memory during the rounds of a suite.
 GROWTH_BYTES_MOST = 50 * 1024 * 1024
 
-#: A single round that is later by more than this is played again, so often in all.
+#: A single round that is later by more than this ratio is repeated, up to this number of rounds in total.
 _FAR_LATER = 3.0
 _TRIES = 3
 
@@ -45,7 +45,7 @@ _lock = threading.Lock()
 
 @action("good:work")
 def work(payload: dict):
-    """Note how late it starts, and take a moment."""
+    """Record the lateness of the start, and take a moment."""
     late = time.time() - payload["due"]
     with _lock:
         _lateness.append(late)
@@ -53,20 +53,20 @@ def work(payload: dict):
 
 
 class BadRequestAnswer(AssertionError):
-    """A request was answered as none may be, or cost too much."""
+    """A request was answered with an error of the server, or took too much time."""
 
 
 @dataclass
 class Lateness:
-    """How much later good actions start for bad ones among them: a ratio for each pair of rounds."""
+    """How much later good actions start with bad actions among them: a ratio for each pair of rounds."""
 
     ratios: list[float] = field(default_factory=list)
 
     def compare(self, alone: Callable[[], list[float]], among_bad: Callable[[], list[float]]) -> None:
-        """Play a round without bad actions and one with them; compare the 95th percentiles of their lateness.
+        """Run a round without bad actions and one with them; compare the 95th percentiles of their lateness.
 
         Raises:
-            BadRequestAnswer: Good actions were far later in each of several tries: the machine is not to blame.
+            BadRequestAnswer: Good actions were far later in each of several tries, which cannot be due to the machine.
         """
         tries = []
         for _ in range(_TRIES):
@@ -79,7 +79,7 @@ class Lateness:
         self.ratios.append(tries[0])
 
     def check(self) -> None:
-        """Assert that the typical round with bad actions is late at most by the ratio that is promised."""
+        """Assert that the typical round with bad actions does not exceed the maximum ratio."""
         typical = median(self.ratios)
         print(f"p95 lateness among bad actions: {typical:.2f} times that without, at most {max(self.ratios):.2f}")
         assert typical <= LATENESS_RATIO_MOST
@@ -106,13 +106,13 @@ logging.getLogger("scheduled_actions").addHandler(_LastError())
 
 
 class Requests:
-    """Requests to an application, each of which must be answered without a 5xx and within its CPU time."""
+    """Requests to an application, each of which must be answered without a 5xx status and within the CPU limit."""
 
     def __init__(self, client: FlaskClient) -> None:
         self._client = client
 
     def ping(self) -> dict[str, Any]:
-        """Ping the cron endpoint; return the tick's answer."""
+        """Ping the cron endpoint; return the answer of the tick."""
         answer = self("POST", "/cron/process", headers={"x-cron-secret": CRON_SECRET})
         if answer.status_code != 200:
             raise BadRequestAnswer(f"a tick answered {answer.status_code}: {answer.text[:300]}")
@@ -122,7 +122,7 @@ class Requests:
         """Send a request.
 
         Raises:
-            BadRequestAnswer: It was answered with 5xx, or took more than a second of CPU.
+            BadRequestAnswer: The status was 5xx, or the request took more than a second of CPU time.
         """
         began = time.process_time()
         answer = self._client.open(path, method=method, **options)
@@ -136,10 +136,10 @@ class Requests:
 
 
 def run_round(connection: psycopg.Connection[Any], requests: Requests) -> list[float]:
-    """Schedule good actions that are due now and tick until they are done; return how late each started.
+    """Schedule good actions that are due now, and tick until they complete; return the lateness of each.
 
     Raises:
-        BadRequestAnswer: A tick did not answer 200, or good actions were left.
+        BadRequestAnswer: A tick was not answered with 200, or good actions did not complete.
     """
     _lateness.clear()
     connection.execute(
@@ -161,5 +161,5 @@ def run_round(connection: psycopg.Connection[Any], requests: Requests) -> list[f
 
 
 def resident_bytes() -> int:
-    """Return the memory that this process holds."""
+    """Return the resident memory of this process, in bytes."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096

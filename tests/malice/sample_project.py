@@ -1,4 +1,4 @@
-"""A project with one of everything that is stored, all of it due, and every page and list that shows it."""
+"""A project with one row of every kind, all of them due, and every page and list that shows them."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ OWN = (
     billing.check_renewals,
 )
 _KEY = Fernet.generate_key().decode()
-_AUTHORISED = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+_AUTHORIZATION = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 
 
 class SampleProject(NamedTuple):
-    """A project on a database of its own."""
+    """A project with its own database."""
 
     runtime: Runtime
     app: Flask
@@ -57,7 +57,7 @@ class SampleProject(NamedTuple):
 
 @contextmanager
 def sample_project(database_url: str, *handlers: Any, **environ: str) -> Iterator[SampleProject]:
-    """Give a project whose good handler works next to those that are given."""
+    """Yield a project with the good handler and the given handlers."""
     values = {
         "DATABASE_URL": database_url,
         "CRON_SECRET": CRON_SECRET,
@@ -79,7 +79,7 @@ def sample_project(database_url: str, *handlers: Any, **environ: str) -> Iterato
 
 
 def seed(sample_project: SampleProject, *, team_id: str = "blue") -> None:
-    """Store one of everything, in every state that a tick reads; the clock runs again afterwards."""
+    """Store one row of every kind, in every state that a tick reads; then reset the clock."""
     connection = sample_project.connection
     api = Api(sample_project.app.test_client(), ADMIN_TOKEN)
     token = api("POST", "/tokens", {"name": "of the team", "role": "admin", "team_id": team_id}).json["token"]
@@ -127,7 +127,7 @@ def seed(sample_project: SampleProject, *, team_id: str = "blue") -> None:
 
 
 class Reader:
-    """Opens every page and list of a project, as its admin and as a guest of its calendar."""
+    """Opens every page and list of a project, as its admin and as a reader of its calendar feed."""
 
     def __init__(self, sample_project: SampleProject) -> None:
         self._connection = sample_project.connection
@@ -137,18 +137,18 @@ class Reader:
         self._pages = Requests(person.client)
 
     def open_all(self, *families: str) -> None:
-        """Open every list, every page, and those of every thing of up to a few.
+        """Open every list and page, and the pages of the first few objects of each kind.
 
         Args:
-            families: Only those whose path begins with one of these names; none: all.
+            families: Only paths that begin with one of these names; empty: all paths.
 
         Raises:
-            BadRequestAnswer: One was answered with 5xx or took too long.
+            BadRequestAnswer: A request was answered with 5xx or took too long.
         """
         for route in ROUTES:
             if route.method == "GET":
                 for path in self._paths(route.path, families):
-                    self._requests("GET", f"/api/v1{path}", headers=_AUTHORISED)
+                    self._requests("GET", f"/api/v1{path}", headers=_AUTHORIZATION)
         for page in PAGES:
             if page.method == "GET":
                 for path in self._paths(page.path, families):

@@ -1,4 +1,4 @@
-"""Hostile values for every column of every table, read from the database's own catalogue: a new column is covered."""
+"""Hostile values for every column of every table, read from the database's catalog, so that new columns are covered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _DEEP = "[" * 5_000 + "]" * 5_000
 _LONG = "x" * 70_000
 _DIGITS = "9" * 5_000
-#: A document as text; Postgres takes every one of them for a jsonb.
+#: Documents as text; Postgres accepts each of them as jsonb.
 DOCUMENTS = (
     "null",
     "true",
@@ -138,12 +138,12 @@ _BY_TYPE: dict[str, tuple[str, ...]] = {
     "text[]": ("{}", "{NULL}", '{""}', "{**}", "{{a,b},{c,d}}", "{" + ",".join(["a*"] * 2_000) + "}", "[5:6]={a,b}"),
     "uuid[]": ("{}", "{NULL}", "{00000000-0000-0000-0000-000000000000}"),
 }
-#: The versions of the schema: with other ones it is another schema, and every request is answered 503 for it.
+#: Tables with the version of the schema: with other values, every request is answered 503.
 _APART = {"scheduled_action_migrations", "scheduled_action_functions"}
 
 
 class Mutation(NamedTuple):
-    """One column of one row of a table, to be overwritten by plain SQL; None: by null."""
+    """One column of one row of a table, to be overwritten with a value by plain SQL; None: with null."""
 
     table: str
     column: str
@@ -176,7 +176,7 @@ def _mutations(connection: psycopg.Connection[Any]) -> Iterator[Mutation]:
 
 
 def apply(connection: psycopg.Connection[Any], mutation: Mutation) -> bool:
-    """Overwrite the column of one row that is not a good action's; False where the database refuses it, or has none."""
+    """Overwrite the column of one row except good actions; return False if there is no row or the database refuses."""
     statement = sql.SQL(
         "update {table} set {column} = %s::{type} where ctid = ("
         "select ctid from {table} t where to_jsonb(t)->>'action_type' is distinct from 'good:work'"

@@ -1,4 +1,4 @@
-"""Hostile arguments for every function that application code calls: refused by an error of ours, or harmless."""
+"""Hostile arguments for every function that application code calls: rejected with our errors, or harmless."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.malice.sample_project import Reader, sample_project, seed
 
 _TARGET = {"type": "licence", "id": "42"}
 _DUE = NOW + timedelta(days=400)
-#: Every function that writes or reads what a caller names, with arguments that it takes.
+#: Every function that writes or reads for a caller, with valid arguments.
 CALLS: dict[str, dict[str, Any]] = {
     "acknowledge_deadline": {"deadline": "renewal"},
     "backfill_schedule": {"schedule": "report", "start": NOW, "end": NOW},
@@ -142,7 +142,7 @@ HOSTILE: list[Any] = [
     NOW,
     *stored.TEXTS,
 ]
-#: Calls between two rounds: what they have scheduled is due in the next.
+#: Number of calls between two rounds; the actions that they schedule are due in the next round.
 _EACH_ROUND = 1_000
 _SEED = 20261122
 
@@ -154,7 +154,7 @@ def made(database_url):
         yield made
 
 
-def test_each_argument_of_each_function_is_refused_by_an_error_of_ours_or_harmless(made):
+def test_each_hostile_argument_of_each_function_is_rejected_with_our_error_or_harmless(made):
     cases = [
         (name, argument, value)
         for name, arguments in CALLS.items()
@@ -176,7 +176,7 @@ def test_each_argument_of_each_function_is_refused_by_an_error_of_ours_or_harmle
             broken.append(f"{name}({argument}={shown(value)}): {type(error).__name__}: {str(error)[:150]}")
         if time.process_time() - began > CPU_SECONDS_MOST:
             broken.append(f"{name}({argument}={shown(value)}): {time.process_time() - began:.1f} s of CPU")
-    # What was taken is due now, or shown, and does no harm.
+    # The accepted values are due now, or shown on pages, and must do no harm.
     run_round(made.connection, made.requests)
     Reader(made).open_all()
     assert not broken, "\n".join(broken)

@@ -1,4 +1,4 @@
-"""Every field of every body of the OpenAPI document, replaced by hostile values: never a 5xx, and all pages open."""
+"""Every field of every body of the OpenAPI document, replaced by hostile values: no 5xx, and all pages open."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.web.dashboard.conftest import Person
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Of the values that each field is given in a short run.
+#: Number of values for each field in a short run.
 SAMPLE = int(os.environ.get("BODY_VALUES", "8"))
 DOCUMENT = openapi.document("")
 OPERATIONS = {f"{method} {path}": (method, path, schema) for method, path, schema in bodies.operations(DOCUMENT)}
@@ -30,7 +30,7 @@ LISTS = (
     "/webhooks/endpoints", "/webhooks/deliveries", "/ticks",
 )  # fmt: skip
 PAGES = ("", "/actions", "/schedules", "/deadlines", "/calendar", "/webhooks", "/webhooks/deliveries", "/action-types")
-#: What can be opened by its id.
+#: Kinds of objects that can be opened by id.
 THINGS = ("actions", "schedules", "deadlines", "webhooks/endpoints")
 
 
@@ -58,7 +58,7 @@ def person(app) -> Person:
 
 
 def values(rng: random.Random) -> Iterator[tuple[Any, str | None]]:
-    """Give the values of one field, each with the raw text that stands for it."""
+    """Yield the values for one field, each with its raw text, or None."""
     chosen: list[Any] = corpus.VALUES
     raw = corpus.RAW
     if not IS_WHOLE:
@@ -69,7 +69,7 @@ def values(rng: random.Random) -> Iterator[tuple[Any, str | None]]:
 
 
 def there(api: Api, path: str) -> str:
-    """Return the path of something that is there."""
+    """Return the path with the id of an existing object."""
     kind = path.partition("/{")[0]
     made = {
         "/actions": {"action_type": "test:run", "payload": {}, "delay": "P1D"},
@@ -85,7 +85,7 @@ def there(api: Api, path: str) -> str:
 
 
 def opened(api: Api, person: Person, path: str, answer: Any) -> list[str]:
-    """Return what does not open of the thing that an answer is about."""
+    """Return the pages of the object in an answer that do not open."""
     document = answer.get_json(silent=True)
     found = re.match(r"/(webhooks/endpoints|[a-z]+)(?=/|$)", path)
     thing = found[1] if found is not None else ""

@@ -1,6 +1,6 @@
 """Hostile functions of a project among good actions: handlers, retry policies, rules, skips, checks, validators.
 
-What kills the process or holds the interpreter's lock is a matter of the fault tests.
+Functions that kill the process or hold the interpreter lock are covered by the fault tests.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tests.malice.measuring import GROWTH_BYTES_MOST, Lateness, resident_bytes, 
 from tests.malice.sample_project import Reader, sample_project
 from tests.web.conftest import ADMIN_TOKEN, Api
 
-#: Hostile functions of one round: each is a handler of every kind, a policy, a rule, a skip and two checks.
+#: Number of hostile functions in one round: each is a handler of every kind, a policy, a rule, a skip and two checks.
 _EACH_ROUND = 1
 #: Schedules on one page whose functions skip everything.
 _SKIPPING = 12
 
 
 class Unprintable:
-    """Raises whatever is asked of it."""
+    """An object whose special methods all raise an exception."""
 
     def __str__(self) -> str:
         raise SystemExit(3)
@@ -53,7 +53,7 @@ class UnprintableError(Exception):
 
 
 class EmptyError(BaseException):
-    """Descends from no `Exception`, and has no text."""
+    """A `BaseException` without text."""
 
 
 def endless():
@@ -67,11 +67,11 @@ def deep() -> list[Any]:
     return value
 
 
-#: Made once: what a function spends of the processor before it returns is its own affair.
+#: Created once, so that its CPU time does not count for each call.
 DEEP = deep()
 
 
-#: What a hostile function raises.
+#: Exceptions that hostile functions raise.
 RAISED = {
     "system-exit": SystemExit,
     "system-exit-code": lambda: SystemExit(Unprintable()),
@@ -91,7 +91,7 @@ RAISED = {
     "nan": lambda: RetryAfter(math.nan),
     "text": lambda: RetryAfter("x"),
 }
-#: What a hostile function returns.
+#: Values that hostile functions return.
 RETURNED = {
     "object": object,
     "unprintable": Unprintable,
@@ -127,7 +127,7 @@ RETURNED = {
 
 
 def does(name: str):
-    """Do what the name says: raise it or return it."""
+    """Raise the exception or return the value of this name."""
     how, _, what = name.partition("/")
     if how == "raise":
         error = RAISED[what]()
@@ -140,7 +140,7 @@ NAMES = [*(f"raise/{name}" for name in RAISED), *(f"return/{name}" for name in R
 
 @dataclass(frozen=True)
 class HostilePolicy:
-    """A retry policy that does what it is named for."""
+    """A retry policy that raises the exception or returns the value of its name."""
 
     name: str
 
@@ -157,7 +157,7 @@ class Validated(BaseModel):
     @field_validator("name")
     @classmethod
     def checked(cls, name: str) -> str:
-        # Only when it is dispatched: an application's own call is its own affair.
+        # Only at dispatch, not when the test itself schedules the action.
         return name if name.startswith("later:") else does(name)
 
 
@@ -229,7 +229,7 @@ def hostile_functions():
 
 
 def put_in(made, numbers: range) -> None:
-    """Schedule some of the hostile things, due now, by HTTP and by SQL."""
+    """Schedule actions, schedules and conditions with some of the hostile functions, due now, by HTTP and by SQL."""
     api = Api(made.app.test_client(), ADMIN_TOKEN)
     began = database_now(made.connection)
     schedule = (
@@ -249,7 +249,7 @@ def put_in(made, numbers: range) -> None:
         for column, value in (("recurrence", f"custom:rule-{number}"), ("skip", f'{{"function": "skip-{number}"}}')):
             answer = api("POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "daily"})
             assert answer.status_code == 201, answer.text
-            # A rule is tried when it is given: this one turned hostile later.
+            # A rule is evaluated when it is stored, so this one becomes hostile later.
             made.connection.execute(
                 sql.SQL("update scheduled_action_schedules set {} = %s, kind = 'custom' where id = %s").format(
                     sql.Identifier(column)
@@ -258,7 +258,7 @@ def put_in(made, numbers: range) -> None:
             )
     for statement in SPOILING[numbers.start // 2 : numbers.stop // 2]:
         made.connection.execute(schedule, ["bad:spoil", "", statement])
-    # Theirs come first.
+    # Hostile actions come first.
     made.connection.execute(
         "update scheduled_actions set scheduled_at = now() - interval '1 hour'"
         " where status = 'pending' and created_at >= %s",
@@ -276,14 +276,14 @@ def bad_round(made, numbers: range) -> list[float]:
 
 
 def put_in_skipping(made, count: int) -> None:
-    """Store schedules that have an occurrence planned, and now a function that skips whatever it is asked about."""
+    """Store schedules with a planned occurrence, and then set a skip function that skips every occurrence."""
     api = Api(made.app.test_client(), ADMIN_TOKEN)
     for number in range(count):
         recurrence = ("daily", "every 1 hour", "every 7 minutes", "0 9 * * *")[number % 4]
         answer = api("POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": recurrence})
         assert answer.status_code == 201, answer.text
         skip = {"function": f"skip-{NAMES.index('return/true')}", "adjustment": ("drop", "following")[number % 2]}
-        # Each starts at another moment: none has the answers that another one found.
+        # Each starts at a different instant, so that none can use cached answers of another.
         made.connection.execute(
             "update scheduled_action_schedules set skip = %s, anchor_at = anchor_at + %s * interval '1 second'"
             " where id = %s",
@@ -296,7 +296,7 @@ def test_no_function_of_a_project_stops_a_tick_or_delays_good_actions(database_u
     functions = hostile_functions()
     with sample_project(database_url, call, call_async, call_in_transaction, spoil, validate, *functions) as made:
         lateness = Lateness()
-        # What a process does once, and its threads.
+        # The first round includes work that a process does once, such as starting threads.
         run_round(made.connection, made.requests)
         before = resident_bytes()
         for start in range(0, len(NAMES), _EACH_ROUND):
@@ -304,7 +304,7 @@ def test_no_function_of_a_project_stops_a_tick_or_delays_good_actions(database_u
             try:
                 lateness.compare(partial(good_round, made), partial(bad_round, made, numbers))
             except BaseException as error:
-                # Without pytest's account of the frames: they hold values that cannot be shown.
+                # Raised without the frames, which contain values that pytest cannot show.
                 told = "".join(traceback.format_tb(error.__traceback__)[-4:])
                 pytest.fail(f"{[NAMES[one] for one in numbers]}: {type(error).__name__}\n{told}", pytrace=False)
         put_in_skipping(made, _SKIPPING)

@@ -1,4 +1,4 @@
-"""Hostile values in every column of every table, put in by plain SQL: ticks answer, good actions run, pages open."""
+"""Hostile values in every column of every table, stored by plain SQL: ticks answer, good actions run, pages open."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.malice.conftest import IS_WHOLE
 from tests.malice.measuring import GROWTH_BYTES_MOST, BadRequestAnswer, Lateness, resident_bytes, run_round
 from tests.malice.sample_project import Reader, sample_project, seed
 
-#: Hostile values among the good actions of one round.
+#: Number of hostile values among the good actions of one round.
 _EACH_ROUND = 25
-#: Rounds of the short form, which takes less than a minute.
+#: Number of rounds in a short run, which takes less than a minute.
 _ROUNDS = 15
 _SEED = 20261122
 
 
 @pytest.fixture
 def seeded(database_url, admin):
-    """Return a function that makes a copy of a database with one of everything."""
+    """Return a function that copies a database with one row of every kind."""
     name = conninfo_to_dict(database_url)["dbname"]
     with sample_project(database_url) as made:
         seed(made)
@@ -45,7 +45,7 @@ def seeded(database_url, admin):
 
 
 def play(url: str, mutations: list[stored.Mutation]) -> tuple[list[float], int]:
-    """Play one round; return how late good actions were, and how many values the tables took."""
+    """Run one round; return the lateness of the good actions, and the number of values that the tables accepted."""
     with sample_project(url) as made:
         made.connection.execute("set session_replication_role = replica")
         taken = sum(stored.apply(made.connection, one) for one in mutations)
@@ -53,13 +53,13 @@ def play(url: str, mutations: list[stored.Mutation]) -> tuple[list[float], int]:
         lateness = run_round(made.connection, made.requests)
         if mutations:
             Reader(made).open_all()
-        # What became due meanwhile, and what the first ticks left behind.
+        # Run the actions that have become due, and those that the first ticks left.
         lateness += run_round(made.connection, made.requests)
         return lateness, taken
 
 
 def culprits(copy, mutations: list[stored.Mutation]) -> list[str]:
-    """Return which of a round's values break a round alone."""
+    """Return the values of a round that break a round alone."""
     found = []
     for one in mutations:
         try:
@@ -71,7 +71,7 @@ def culprits(copy, mutations: list[stored.Mutation]) -> list[str]:
 
 
 _TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
-#: Documents of any shape, with the names and words that ours have.
+#: Documents of any shape, with field names and words of the package's documents.
 _WORDS = st.sampled_from(sorted(re.findall(r"[a-z_]{3,}", " ".join(stored.DOCUMENTS)))) | _TEXTS
 _GENERATED = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _WORDS,
@@ -114,7 +114,7 @@ def test_no_stored_value_stops_a_tick_a_good_action_or_a_page(seeded):
         except BadRequestAnswer as error:
             broken += culprits(seeded, mutations) or [f"together: {error}"]
         before = before or resident_bytes()
-    print(f"{len(everything):,} hostile values, {sum(taken):,} of those tried taken by the tables")
+    print(f"{len(everything):,} hostile values, {sum(taken):,} of those tried accepted by the tables")
     assert not broken, "\n".join(broken)
     assert sum(taken) > _EACH_ROUND
     assert resident_bytes() - before < GROWTH_BYTES_MOST

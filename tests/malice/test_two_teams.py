@@ -1,4 +1,4 @@
-"""Two teams, one of them hostile: it sends whatever it likes, and the other notices nothing of it."""
+"""Two teams, one of them hostile: its requests do not affect the other team."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.team_resources import RESOURCES
 from tests.web.api.test_team_isolation import BODIES, ELSEWHERE, FORMS
 from tests.web.dashboard.conftest import Person
 
-#: In every field of the other team's objects.
+#: A text in every field of the other team's objects, which no answer to the hostile team may contain.
 CANARY = "canary-of-blue"
 _SECONDS = 600.0 if IS_WHOLE else 25.0
-#: Requests of the hostile team between two rounds of the other's.
+#: Number of requests of the hostile team between two rounds of the other team.
 _EACH_ROUND = 40
 _SEED = 20261122
-#: Text columns whose values have a meaning of their own.
+#: Text columns whose values have a meaning, and are not replaced.
 _MEANT = {
     "status",
     "action_type",
@@ -51,7 +51,7 @@ _MEANT = {
 
 
 def mark(connection: psycopg.Connection[Any], team_id: str) -> int:
-    """Write the canary into every field of a team's rows that takes it; return how many columns have it."""
+    """Write the canary into every field of a team's rows that accepts it; return the number of columns that have it."""
     columns = connection.execute(
         "select c.relname, a.attname, format_type(a.atttypid, null) from pg_attribute a join pg_class c"
         " on c.oid = a.attrelid where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and a.attnum > 0"
@@ -81,7 +81,7 @@ _MARKED_DOCUMENT = (
 
 
 class HostileTeam:
-    """Draws requests of a team with an operator's token, a session and SQL of its own."""
+    """Sends random requests of a team that has an operator's token, a session and access by SQL."""
 
     def __init__(self, made: SampleProject, draw: random.Random, theirs: list[str]) -> None:
         _, secret = tokens.create(made.connection, name="red", role="operator", team_id="red")
@@ -99,7 +99,7 @@ class HostileTeam:
         self.sent = 0
 
     def attack(self) -> str:
-        """Do one hostile thing; return all that was answered."""
+        """Send one hostile request; return the whole answer."""
         self.sent += 1
         way = self._draw.choices((self._call, self._open, self._send, self._by_sql), (6, 2, 1, 2))[0]
         return way()
@@ -166,7 +166,7 @@ class HostileTeam:
         return body
 
     def _mutated(self, value: Any) -> Any:
-        """Return a document with one of its parts replaced by something hostile."""
+        """Return a document with one of its parts replaced by a hostile value."""
         if isinstance(value, dict) and value and self._draw.random() < 0.8:
             name = self._draw.choice([*value])
             return {**value, name: self._mutated(value[name])}
@@ -226,7 +226,7 @@ _HOSTILE = [
 ]
 
 
-def test_a_hostile_team_delays_nobody_and_reads_nothing_of_another(database_url):
+def test_a_hostile_team_neither_delays_other_teams_nor_reads_their_data(database_url):
     draw = random.Random(_SEED)
     with sample_project(database_url) as made:
         seed(made, team_id="blue")
@@ -242,7 +242,7 @@ def test_a_hostile_team_delays_nobody_and_reads_nothing_of_another(database_url)
             for (one,) in made.connection.execute(f"select id from {table} where team_id = 'blue' limit 4")
         ]
         made.connection.execute("delete from scheduled_action_tokens where team_id = 'blue'")
-        # Ended long ago, they would be pruned.
+        # They would be pruned if they had ended long ago.
         made.connection.execute("delete from scheduled_actions where completed_at is not null")
         before_rows = rows_of(made, "blue")
         team = HostileTeam(made, draw, theirs)
@@ -269,7 +269,7 @@ def test_a_hostile_team_delays_nobody_and_reads_nothing_of_another(database_url)
 
 
 def rows_of(made: SampleProject, team_id: str) -> list[Any]:
-    """Return what a team has stored, less what its own due work changes."""
+    """Return the stored rows of a team, without the columns that its own due actions change."""
     return made.connection.execute(
         "select to_jsonb(t) - 'updated_at' - 'last_used_at' from webhook_endpoints t where team_id = %(team)s union all"
         " select to_jsonb(t) - 'value' from scheduled_action_facts t where team_id = %(team)s union all"

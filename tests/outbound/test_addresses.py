@@ -37,7 +37,7 @@ def test_an_allowed_network_does_not_include_its_neighbours():
     assert may_reach("fd00:1::5", also=allowed)
     assert not may_reach("10.2.0.0", also=allowed)
     assert not may_reach("fd00:2::5", also=allowed)
-    # The same machine by another way is not what was allowed.
+    # The same machine under another address is not allowed.
     assert not may_reach("::ffff:10.1.0.1", also=allowed)
 
 

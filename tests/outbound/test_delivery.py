@@ -31,7 +31,7 @@ NOW = datetime(2026, 3, 4, 12, 0, 0, tzinfo=UTC)
 
 
 class Receiver:
-    """A TCP server on loopback: it reads each request whole, then `talk(wire, request)` answers it."""
+    """A TCP server on loopback that reads each complete request, and then calls `talk(wire, request)` to answer it."""
 
     def __init__(self, talk, *, tls=False, reads_body=True, is_trusted=True):
         self.talk = talk
@@ -84,7 +84,7 @@ class Receiver:
         return {"line": lines[0], "headers": headers, "body": body}
 
     def drip(self, wire, data):
-        """Send one byte after the other, each soon enough for any timeout of a single receive."""
+        """Send one byte at a time, each within any timeout of a single receive."""
         for number in range(len(data)):
             wire.sendall(data[number : number + 1])
             if self.closing.wait(0.02):
@@ -113,7 +113,7 @@ def receive():
         return started[-1]
 
     yield start
-    # Our ends first: a receiver waits for the next request on a connection that is kept.
+    # Close the client's ends first: a receiver waits for the next request on a connection that is kept open.
     bounded_http.close()
     for receiver in started:
         receiver.close()
@@ -211,7 +211,7 @@ def endless(head):
         b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n",
         b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 10485760\r\n\r\n",
     ],
-    ids=["ten gigabytes", "no end", "a redirect of ten megabytes"],
+    ids=["ten gigabytes", "no end", "a redirect with a body of ten megabytes"],
 )
 def test_only_the_beginning_of_a_huge_response_is_read(receive, head):
     receiver = receive(endless(head))
@@ -297,12 +297,12 @@ def drips_the_length_of_a_chunk(receiver, wire):
     receiver.drip(wire, b"0" * 60_000)
 
 
-def never_stops_telling_to_continue(receiver, wire):
+def sends_continue_forever(receiver, wire):
     while not receiver.closing.is_set():
         wire.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
-def says_nothing(receiver, wire):
+def sends_nothing(receiver, wire):
     del wire
     receiver.hang()
 
@@ -313,8 +313,8 @@ TALKS = [
     drips_its_body,
     drips_a_chunk,
     drips_the_length_of_a_chunk,
-    never_stops_telling_to_continue,
-    says_nothing,
+    sends_continue_forever,
+    sends_nothing,
 ]
 
 
@@ -360,7 +360,7 @@ def test_a_receiver_that_does_not_read_is_disconnected_at_the_deadline(receive, 
 
 
 def test_a_tls_handshake_ends_at_the_connect_timeout(receive):
-    receiver = receive(lambda *_: None)  # speaks no TLS: it waits for the end of a request that never ends
+    receiver = receive(lambda *_: None)  # The receiver does not use TLS, and waits for the rest of a request.
     started = time.monotonic()
 
     answer = post(f"https://127.0.0.1:{receiver.port}/", body=b"", headers={}, connect_timeout=0.2, total_timeout=5)

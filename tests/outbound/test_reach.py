@@ -1,4 +1,4 @@
-"""Where a post may go: the table of addresses, resolvers that change their mind, proxies, kept connections."""
+"""The addresses that a post may reach: forbidden networks, changing DNS answers, proxies, and kept connections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VECTORS = Path(__file__).parents[1] / "vectors/ssrf"
 BLOCKED = json.loads((VECTORS / "blocked.json").read_text(encoding="utf-8"))
 ALLOWED = json.loads((VECTORS / "allowed.json").read_text(encoding="utf-8"))
 PUBLIC = Reach(networks=())
-#: Of which every test has its own names.
+#: The domain under which each test has its own names.
 NAME = "receiver.example"
 
 
@@ -32,7 +32,7 @@ def connections_end():
 
 @pytest.fixture
 def resolver(monkeypatch):
-    """Return a table of names, each with its successive answers; numbers are read as the system reads them."""
+    """Return a table of names, each with its successive answers; numeric addresses are resolved as by the system."""
     names, asked = {}, []
 
     def getaddrinfo(host, port, **options):
@@ -49,8 +49,8 @@ def resolver(monkeypatch):
 
 
 @pytest.fixture
-def dialled(monkeypatch):
-    """Return the addresses that were dialled; every one of them refuses."""
+def attempted(monkeypatch):
+    """Return the list of addresses to which a connection was attempted; each attempt is refused."""
     addresses = []
 
     def connect(_self, address):
@@ -67,23 +67,23 @@ def send(url, reach=PUBLIC):
 
 
 @pytest.mark.parametrize("address", [address for address, _ in BLOCKED["addresses"]])
-def test_a_name_with_a_forbidden_address_is_rejected_before_connecting(resolver, dialled, address):
+def test_a_name_with_a_forbidden_address_is_rejected_before_connecting(resolver, attempted, address):
     resolver[NAME] = [[address]]
 
     answer = send(f"https://{NAME}/hook")
 
     assert answer.is_forbidden
     assert answer.error == f"{NAME}:443 points to a private or reserved address"
-    assert dialled == []
+    assert attempted == []
 
 
 @pytest.mark.parametrize("host", BLOCKED["hosts"])
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_forbidden_address_in_any_notation_is_rejected_before_connecting(resolver, dialled, host, scheme):
+def test_a_forbidden_address_in_any_notation_is_rejected_before_connecting(resolver, attempted, host, scheme):
     answer = send(f"{scheme}://{host}/hook")
 
     assert answer.status is None
-    assert dialled == []
+    assert attempted == []
 
 
 @pytest.mark.parametrize("host", BLOCKED["hosts"])
@@ -93,33 +93,33 @@ def test_a_tenant_url_with_a_forbidden_address_in_any_notation_is_rejected(host)
 
 
 @pytest.mark.parametrize("address", ALLOWED["addresses"])
-def test_an_address_of_the_public_internet_is_tried_by_number(resolver, dialled, address):
+def test_an_address_of_the_public_internet_is_tried_by_number(resolver, attempted, address):
     resolver[NAME] = [[address]]
 
     answer = send(f"https://{NAME}/hook")
 
-    assert dialled == [address]
+    assert attempted == [address]
     assert not answer.is_forbidden
     assert "refused the connection" in answer.error
 
 
-def test_one_forbidden_address_rejects_the_host_name(resolver, dialled):
+def test_one_forbidden_address_rejects_the_host_name(resolver, attempted):
     resolver[NAME] = [["8.8.8.8", "10.0.0.1"]]
 
     assert send(f"https://{NAME}/").is_forbidden
-    assert dialled == []
+    assert attempted == []
 
 
-def test_a_name_is_resolved_once_and_the_checked_address_is_used(resolver, dialled):
-    """A resolver that answers differently the second time has no second time."""
+def test_a_name_is_resolved_once_and_the_checked_address_is_used(resolver, attempted):
+    """A resolver that gives a different second answer is not asked a second time."""
     resolver[NAME] = [["8.8.8.8"], ["127.0.0.1"]]
 
     send(f"https://{NAME}/")
 
     assert resolver["asked"] == [NAME]
-    assert dialled == ["8.8.8.8"]
+    assert attempted == ["8.8.8.8"]
     assert send(f"https://{NAME}/").is_forbidden
-    assert dialled == ["8.8.8.8"]
+    assert attempted == ["8.8.8.8"]
 
 
 class Listener:
@@ -175,7 +175,7 @@ def test_networks_allowed_by_the_operator_are_not_open_to_tenants(listener):
     url = f"http://127.0.0.1:{listener.port}/"
 
     assert send(url, Reach(networks=parse_networks(["127.0.0.0/8"]))).status == 200
-    # The first connection is still open, to the very host and port.
+    # The first connection to the same host and port is still open.
     assert send(url, PUBLIC).is_forbidden
     assert len(listener.heads) == 1
 
@@ -196,14 +196,14 @@ def test_a_redirect_to_a_forbidden_address_is_not_followed(resolver):
     assert resolver["asked"] == ["127.0.0.1"]
 
 
-def test_the_proxies_of_the_environment_are_ignored(listener, resolver, dialled, monkeypatch):
+def test_the_proxies_of_the_environment_are_ignored(listener, resolver, attempted, monkeypatch):
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "HTTP_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{listener.port}")
     resolver[NAME] = [["8.8.8.8"]]
 
     send(f"https://{NAME}/")
 
-    assert dialled == ["8.8.8.8"]
+    assert attempted == ["8.8.8.8"]
 
 
 def test_the_proxy_receives_the_checked_address(resolver):
@@ -220,17 +220,17 @@ def test_the_proxy_receives_the_checked_address(resolver):
     assert answer.error == f"{NAME}:443 was refused by the proxy: HTTP/1.1 403 Not from here"
 
 
-def test_a_proxy_does_not_bypass_the_address_check(resolver, dialled):
+def test_a_proxy_does_not_bypass_the_address_check(resolver, attempted):
     resolver[NAME] = [["10.0.0.1"]]
 
     assert send(f"https://{NAME}/", Reach(networks=(), proxy=("127.0.0.1", 3128))).is_forbidden
-    assert dialled == []
+    assert attempted == []
 
 
 def test_tls_through_the_proxy_verifies_the_receiver(listener):
-    """A proxy that takes every CONNECT and then is the receiver itself."""
+    """The proxy accepts every CONNECT and then acts as the receiver."""
 
-    class Near(Listener):
+    class ProxyAndReceiver(Listener):
         def read_head(self, wire):
             head = super().read_head(wire)
             if head and head.startswith("CONNECT"):
@@ -239,7 +239,7 @@ def test_tls_through_the_proxy_verifies_the_receiver(listener):
                 head = super().read_head(wire)
             return head
 
-    proxy = Near()
+    proxy = ProxyAndReceiver()
     try:
         answer = send("http://8.8.8.8:8080/hook", Reach(networks=(), proxy=("127.0.0.1", proxy.port)))
     finally:

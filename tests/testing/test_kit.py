@@ -231,7 +231,7 @@ def test_an_unknown_field_is_rejected_with_a_suggestion(create_kit):
 
 
 def test_a_delivery_is_captured_and_its_signature_verified(create_kit):
-    kit = create_kit(webhook.send, toml=CRM, CRM_URL="https://the.real.one.example/", CRM_SECRET="whsec_none")
+    kit = create_kit(webhook.send, toml=CRM, CRM_URL="https://production.example/", CRM_SECRET="whsec_none")
     emit_event("task:created", entity_id="t1", data={"name": "Write"}, team_id="red")
 
     kit.run_due()

@@ -1,4 +1,4 @@
-"""Which starts a rescue charges: the latest announcement of the tick whose lease the action is under."""
+"""Announcements of starts: a rescue charges those in the latest announcement of the tick that leased the action."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.factories import a_tick, an_outcome, insert, row
 
 @pytest.fixture
 def tick(connection):
-    """Return a tick that is at work."""
+    """Return a tick that has begun and not ended."""
     return a_tick(connection)
 
 
@@ -77,11 +77,11 @@ def test_a_late_end_does_not_close_a_tick_that_continues(connection, tick):
     assert running(connection, tick) == ([started], False)
 
 
-def test_a_start_is_charged_by_the_tick_whose_lease_the_action_is_under(connection, tick):
+def test_only_the_tick_that_leased_an_action_charges_its_start(connection, tick):
     insert(connection)
     (claimed,) = claim(connection, tick)
     settling.settle(connection, tick, [], running=[claimed.id], announcement=1)
-    # Its process froze; the action was released by hand, and claimed by a tick that died before it announced anything.
+    # The first tick's process froze. The action was released, and claimed by a tick that died before an announcement.
     settling.settle(connection, tick, [an_outcome(claimed, status=Status.PENDING, charge=0)], running=None)
     connection.execute("update scheduled_actions set scheduled_at = now() - interval '1 hour'")
     claim(connection, a_tick(connection, lease_seconds=30))

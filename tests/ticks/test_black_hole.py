@@ -1,4 +1,4 @@
-"""A network that swallows everything: pings are answered within the limits, and work goes on afterwards."""
+"""A network that drops every packet: pings are answered within the time limits, and ticks run actions afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPEN = {"x-cron-secret": CRON_SECRET}
 
 
 class Network:
-    """Connections to the server, through which nothing passes while it is a black hole."""
+    """A proxy to the database server, which passes nothing on while it is a black hole."""
 
     def __init__(self, port):
         self._to = ("127.0.0.1", port)
@@ -76,7 +76,7 @@ def url(database_url, network):
     return make_conninfo(database_url, port=network.port, connect_timeout=2)
 
 
-def test_a_statement_without_an_answer_ends_soon_after_its_limit(url, network):
+def test_a_statement_without_a_response_ends_soon_after_its_limit(url, network):
     limits = StatementLimits(statement_seconds=0.2)
     with closing(Database(lambda: url, limits=limits)) as database:
         with database.connection() as lost:
@@ -99,7 +99,7 @@ def test_a_statement_without_an_answer_ends_soon_after_its_limit(url, network):
     assert seconds < 5
 
 
-def test_pings_in_a_black_hole_are_503_within_the_limits_and_the_next_one_does_the_work(url, network, connection):
+def test_pings_during_a_black_hole_return_503_in_time_and_the_next_one_runs_the_actions(url, network, connection):
     @action("test:run")
     def run(payload: dict): ...
 
@@ -118,7 +118,7 @@ def test_pings_in_a_black_hole_are_503_within_the_limits_and_the_next_one_does_t
             answers.append((response.status_code, response.json["code"], time.monotonic() - began))
 
         with network.swallows():
-            # The second one meets the first at work.
+            # The second ping arrives while the first is being processed.
             pings = [threading.Thread(target=ping) for _ in range(2)]
             for one in pings:
                 one.start()

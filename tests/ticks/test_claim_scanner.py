@@ -1,4 +1,4 @@
-"""Where a tick's claims stand on their way over the due range."""
+"""The positions of a tick's scans in the due range."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_scan_that_passed_a_held_group_claims_it_when_it_is_free(database_url,
         walk = ClaimScanner(a_project().processor.state, budget)
 
         def claimed_until_done():
-            # Within the second of one walk: no other begins by itself.
+            # All steps are within `FRESH_SECONDS`, so that no new scan begins.
             found = []
             while not walk.is_done:
                 found += walk.step(connection, tick, wanted=10, excluded=(), now=now).kept

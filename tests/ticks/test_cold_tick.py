@@ -1,4 +1,4 @@
-"""The first tick of a process: what it loads, and what it leaves to those who need it."""
+"""The modules that the first tick of a process imports, and those that are imported only when they are needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: What schedules and changes actions, and makes schedules; a tick that finds nothing due does neither.
+#: Modules that schedule and change actions and schedules; a tick without due actions does not need them.
 _LATER = {
     "core.checks",
     "actions.model",
@@ -18,7 +18,7 @@ _LATER = {
 }
 
 
-def test_a_first_tick_that_finds_nothing_loads_neither_what_schedules_nor_a_parser_of_settings(tmp_path, database_url):
+def test_an_idle_first_tick_imports_neither_the_scheduling_code_nor_the_settings_parser(tmp_path, database_url):
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "_registry.py").write_text("HANDLERS = {}\nOPTIONS = {}\nFUNCTIONS = {}\n")
     code = (
@@ -38,6 +38,6 @@ def test_a_first_tick_that_finds_nothing_loads_neither_what_schedules_nor_a_pars
         )
         return set(told.stdout.split())
 
-    assert "schedules.service" in loaded(), "the first of all brings the declared schedules up to date"
+    assert "schedules.service" in loaded(), "the very first tick updates the declared schedules"
 
     assert loaded().isdisjoint(_LATER | {"tomllib"})

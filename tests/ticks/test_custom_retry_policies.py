@@ -1,4 +1,4 @@
-"""A retry policy of the project that misbehaves costs its action the default wait, and no other action anything."""
+"""If a retry policy of the project fails, its action is retried with the default delay; no other is affected."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from scheduled_actions import Delays, action
 from tests.factories import NOW, PATIENCE, insert, projects, row, set_clock, statuses
 
-#: Of the project, where the policy fails.
+#: The default policy of the project, which applies if the handler's policy fails.
 BASE_SECONDS = 60
 
 
 class Policy:
-    """Answers what it is given, or raises it."""
+    """A policy that returns a value, or raises it if it is an exception."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -30,7 +30,7 @@ class Policy:
 
 @pytest.fixture
 def a_project(database_url, connection):
-    """Return a function that makes a project whose handler of `test:run` fails, and is retried by a policy."""
+    """Return a function that creates a project whose handler of `test:run` fails and has a retry policy."""
     set_clock(connection, NOW)
 
     @action("test:other")
@@ -52,7 +52,7 @@ def a_project(database_url, connection):
 
 
 def tried(project, connection):
-    """Tick over one action that fails and ten others; return the wait for its retry, and its error."""
+    """Tick with one action that fails and ten others; return the delay of its retry, and its error."""
     failing = insert(connection, action_type="test:run", scheduled_at=NOW)
     others = [insert(connection, action_type="test:other", scheduled_at=NOW) for _ in range(10)]
     report = project.processor.tick()
@@ -64,7 +64,7 @@ def tried(project, connection):
     return waits.fetchone()[0], found["error_message"]
 
 
-def test_a_policy_decides_how_long_the_wait_is(a_project, connection):
+def test_a_policy_defines_the_delay_of_a_retry(a_project, connection):
     wait, error = tried(a_project(Policy(timedelta(seconds=7))), connection)
 
     assert wait == timedelta(seconds=7)
@@ -87,7 +87,7 @@ def test_a_policy_decides_how_long_the_wait_is(a_project, connection):
         (timedelta(seconds=-1), "it returned -1 day"),
     ],
 )
-def test_a_policy_that_fails_is_replaced_by_the_projects_and_named(a_project, connection, answer, problem):
+def test_a_policy_that_fails_is_replaced_by_the_projects_and_reported(a_project, connection, answer, problem):
     wait, error = tried(a_project(Policy(answer)), connection)
 
     assert wait == timedelta(seconds=BASE_SECONDS)
@@ -95,7 +95,7 @@ def test_a_policy_that_fails_is_replaced_by_the_projects_and_named(a_project, co
     assert f"the retry policy failed: {problem}" in error.replace('the function "retry:test:run" ', "")
 
 
-def test_a_policy_that_hangs_is_given_up_and_asked_no_more_until_it_returns(a_project, connection):
+def test_a_policy_that_hangs_is_abandoned_and_not_called_until_it_returns(a_project, connection):
     released, calls = threading.Event(), []
 
     def hang():
@@ -115,7 +115,7 @@ def test_a_policy_that_hangs_is_given_up_and_asked_no_more_until_it_returns(a_pr
     assert calls == [1]
 
 
-def test_a_policy_decides_after_a_timeout_too_though_the_ticks_thread_never_calls_it(a_project, connection):
+def test_a_policy_applies_after_a_timeout_without_a_call_on_the_ticks_thread(a_project, connection):
     threads = []
 
     def answer():
@@ -132,7 +132,7 @@ def test_a_policy_decides_after_a_timeout_too_though_the_ticks_thread_never_call
     assert threading.current_thread() not in threads
 
 
-def test_an_actions_own_policy_goes_before_one_that_hangs(a_project, connection):
+def test_the_policy_of_an_action_precedes_a_handlers_policy_that_hangs(a_project, connection):
     def hang():
         time.sleep(PATIENCE)
 

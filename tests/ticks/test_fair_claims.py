@@ -1,4 +1,4 @@
-"""One team's crowd of due actions does not keep the others waiting."""
+"""Many due actions of one team do not delay those of other teams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.factories import PATIENCE, database_now, insert, insert_many, project
 
 @pytest.fixture
 def a_project(database_url):
-    """Return a function that makes a project of handlers and settings on the test's database."""
+    """Return a function that creates a project with handlers and settings on the test's database."""
     with projects(database_url) as make:
         yield make
 
@@ -23,8 +23,8 @@ def run(payload):
     """Do nothing."""
 
 
-def a_crowd(connection, count=400, **columns):
-    columns = {"team_id": "crowd", "scheduled_at": database_now(connection) - timedelta(hours=1)} | columns
+def insert_large_team(connection, count=400, **columns):
+    columns = {"team_id": "large", "scheduled_at": database_now(connection) - timedelta(hours=1)} | columns
     return insert_many(connection, count, **columns)
 
 
@@ -44,21 +44,21 @@ def last_place(connection, ids):
 
 
 @pytest.mark.parametrize("team", ["small", None])
-def test_ten_actions_of_another_team_are_done_long_before_the_crowd(a_project, connection, team):
-    crowd = a_crowd(connection, 1200)
+def test_ten_actions_of_another_team_complete_long_before_those_of_the_dominant_team(a_project, connection, team):
+    large = insert_large_team(connection, 1200)
     small = insert_many(connection, 10, team_id=team)
     project = a_project(run, concurrency=1)
 
     report = project.processor.tick()
 
-    assert report.succeeded == len(crowd) + len(small)
+    assert report.succeeded == len(large) + len(small)
     assert last_place(connection, small) < 100
-    assert [one for one in order(connection) if one in set(small)] == small, "a team keeps its order"
-    assert [one for one in order(connection) if one in set(crowd)] == crowd
+    assert [one for one in order(connection) if one in set(small)] == small, "the actions of a team keep their order"
+    assert [one for one in order(connection) if one in set(large)] == large
 
 
-def test_a_crowd_without_a_team_gives_way_as_well(a_project, connection):
-    a_crowd(connection, 1200, team_id=None)
+def test_many_actions_without_a_team_do_not_delay_those_of_a_team(a_project, connection):
+    insert_large_team(connection, 1200, team_id=None)
     small = insert_many(connection, 10, team_id="small")
     project = a_project(run, concurrency=1)
 
@@ -67,20 +67,20 @@ def test_a_crowd_without_a_team_gives_way_as_well(a_project, connection):
     assert last_place(connection, small) < 100
 
 
-def test_without_fairness_the_oldest_go_first_whosever_they_are(a_project, connection):
-    crowd = a_crowd(connection)
+def test_without_fair_claims_the_oldest_actions_run_first_regardless_of_team(a_project, connection):
+    large = insert_large_team(connection)
     small = insert_many(connection, 10, team_id="small")
     project = a_project(run, concurrency=1, fair_by_team=False)
 
     project.processor.tick()
 
-    assert order(connection) == crowd + small
+    assert order(connection) == large + small
 
 
-def test_a_crowd_in_one_lock_group_does_not_keep_the_groups_of_others_waiting(a_project, connection):
+def test_many_actions_in_one_lock_group_do_not_delay_the_lock_groups_of_other_teams(a_project, connection):
     first = database_now(connection) - timedelta(hours=1)
     for n in range(150):
-        insert(connection, team_id="crowd", lock_group="g", scheduled_at=first + timedelta(seconds=n))
+        insert(connection, team_id="large", lock_group="g", scheduled_at=first + timedelta(seconds=n))
     small = [insert(connection, team_id="small", lock_group=f"own-{n}") for n in range(5)]
     project = a_project(run, concurrency=2)
 
@@ -90,10 +90,10 @@ def test_a_crowd_in_one_lock_group_does_not_keep_the_groups_of_others_waiting(a_
     assert last_place(connection, small) < 60
 
 
-def test_a_crowd_of_lock_groups_does_not_keep_the_groups_of_others_waiting(a_project, connection):
+def test_many_lock_groups_of_one_team_do_not_delay_those_of_other_teams(a_project, connection):
     first = database_now(connection) - timedelta(hours=1)
     for n in range(200):
-        insert(connection, team_id="crowd", lock_group=f"g-{n}", scheduled_at=first)
+        insert(connection, team_id="large", lock_group=f"g-{n}", scheduled_at=first)
     small = [insert(connection, team_id="small", lock_group="own") for _ in range(3)]
     project = a_project(run, concurrency=2, batch_size=10)
 
@@ -113,7 +113,7 @@ def test_fair_ticks_of_two_processes_run_every_action_once(a_project, connection
 
     first = database_now(connection) - timedelta(hours=1)
     for n in range(300):
-        team = "crowd" if n < 240 else f"small-{n % 7}"
+        team = "large" if n < 240 else f"small-{n % 7}"
         group = f"g-{n % 11}" if n % 3 == 0 else None
         insert(connection, team_id=team, payload={"n": n}, lock_group=group, scheduled_at=first + timedelta(seconds=n))
     made = [a_project(count, concurrency=2) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Claims for other teams than those left out."""
+"""Claims that leave out the dominant teams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def claim(connection, claim_of_others, *, wanted=10, after=claims.START, left_ou
 
 
 def fill(connection, claim_of_others, count, **columns):
-    """Insert due actions, each in a lock group of its own where it is those that are claimed."""
+    """Insert due actions, each in a separate lock group if the claim is for actions with a lock group."""
     if claim_of_others is claims.claim_free_of_others:
         return insert_many(connection, count, **columns)
     at = database_now(connection) - timedelta(minutes=1)
@@ -35,14 +35,14 @@ def ids(claimed):
 
 @pytest.mark.parametrize("claim_of_others", CLAIMS)
 def test_due_actions_of_a_team_left_out_stay_pending(connection, claim_of_others):
-    crowd = fill(connection, claim_of_others, 30, team_id="a")
+    large = fill(connection, claim_of_others, 30, team_id="a")
     small = fill(connection, claim_of_others, 3, team_id="b") + fill(connection, claim_of_others, 2)
 
     claimed, position = claim(connection, claim_of_others)
 
     assert ids(claimed) == small
     assert not position.has_more
-    assert {row(connection, one)["status"] for one in crowd} == {"pending"}
+    assert {row(connection, one)["status"] for one in large} == {"pending"}
     assert set(holds(connection).values()) <= set(small)
 
 
@@ -78,7 +78,7 @@ def test_a_scan_proceeds_window_by_window_and_finds_each_action_once(connection,
 def test_eight_fair_share_and_ordinary_claimers_share_no_action(database_url, connection, claim_of_others):
     usual = claims.claim_free if claim_of_others is CLAIMS[0] else claims.claim_grouped
     small = fill(connection, claim_of_others, 40, team_id="b")
-    crowd = fill(connection, claim_of_others, 40, team_id="a")
+    large = fill(connection, claim_of_others, 40, team_id="a")
 
     def drain(own, number):
         tick, got = a_tick(own), []
@@ -94,8 +94,8 @@ def test_eight_fair_share_and_ordinary_claimers_share_no_action(database_url, co
     shares = together(database_url, 8, drain)
 
     claimed = [one for share in shares for one in share]
-    assert len(claimed) == len(set(claimed)), "no action went to two"
-    assert set(claimed) == set(small) | set(crowd)
+    assert len(claimed) == len(set(claimed)), "no action was claimed twice"
+    assert set(claimed) == set(small) | set(large)
     assert all(set(share) <= set(small) for share in shares[::2])
 
 
@@ -110,8 +110,8 @@ def test_an_action_locked_by_another_session_is_not_claimed(database_url, connec
     assert ids(claimed) == [other]
 
 
-def test_a_held_group_is_left_alone(connection):
-    insert_many(connection, 5, team_id="a", lock_group="crowd")
+def test_actions_of_a_held_lock_group_are_not_claimed(connection):
+    insert_many(connection, 5, team_id="a", lock_group="large")
     first, _ = insert_many(connection, 2, team_id="b", lock_group="g")
     assert ids(claim(connection, CLAIMS[1])[0]) == [first]
 

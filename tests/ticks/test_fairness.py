@@ -1,4 +1,4 @@
-"""Turns between teams: who fills a batch, who comes next, and what looking for others may cost."""
+"""Fairness between teams: dominant teams, the order of turns, and the time limit of scans for other teams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduled_actions.ticks.rules.plan import ScanBudget, dominant_teams, round
 
 
 @pytest.mark.parametrize(
-    ("teams", "crowd"),
+    ("teams", "dominant"),
     [
         ([], set()),
         (["a"] * 100, {"a"}),
@@ -19,11 +19,11 @@ from scheduled_actions.ticks.rules.plan import ScanBudget, dominant_teams, round
         ([f"t{n}" for n in range(100)], set()),
     ],
 )
-def test_a_team_fills_a_batch_with_more_than_a_tenth_of_it(teams, crowd):
-    assert dominant_teams(teams, wanted=100) == crowd
+def test_a_team_fills_a_batch_with_more_than_a_tenth_of_it(teams, dominant):
+    assert dominant_teams(teams, wanted=100) == dominant
 
 
-def test_teams_alternate_and_actions_without_a_team_are_one():
+def test_teams_alternate_and_actions_without_a_team_count_as_one_team():
     teams = ["a", "a", "a", "b", None, "b", "a"]
 
     assert [teams[n] for n in round_robin(teams)] == ["a", "b", None, "a", "b", "a", "a"]

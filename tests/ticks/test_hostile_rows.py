@@ -1,4 +1,4 @@
-"""Rows that SQL has made unreadable: each tick answers, and every other action is run on time."""
+"""Rows that SQL has made unreadable: each tick answers, and every other action runs on time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.factories import insert, move_clock, projects, row
 
 GOOD = 10
 HOUR = timedelta(hours=1)
-#: A number that Python refuses to read, and one level more than its decoder goes down.
+#: A number that Python does not parse, and one level more than its decoder accepts.
 LONG_NUMBER = "9" * 5000
 DEEP = "[" * 6000 + "]" * 6000
 DOCUMENTS = [
@@ -41,7 +41,7 @@ PAYLOADS = [{}, {"raise": 1}, {"snooze": 1}]
 
 @pytest.fixture
 def project(database_url):
-    """Return a project whose handlers use what their rows hold."""
+    """Return a project whose handlers use all values of their rows."""
 
     @action("test:run")
     def run(payload: dict, context):
@@ -64,7 +64,7 @@ def good_ones(connection):
 
 
 def ticks_while_good_ones_run(project, connection, count=3, after=timedelta(0)):
-    """Run ticks, an hour apart, each with additional good actions, which all complete."""
+    """Run ticks, an hour apart, each with additional good actions; require that all of these complete."""
     for number in range(count):
         move_clock(connection, after + number * HOUR)
         good = good_ones(connection)
@@ -88,7 +88,7 @@ def columns(connection, table, data_type):
 
 
 def without_checks(connection, table):
-    """Take away what keeps the values of these tests out: a row may be older than a check."""
+    """Remove the constraints that reject the values of these tests: a row may be older than a constraint."""
     found = connection.execute(
         "select conname from pg_constraint where conrelid = %s::regclass and contype = 'c'"
         " and conname !~ 'status|claim|history|remaining|recurrence_type'",
@@ -100,8 +100,8 @@ def without_checks(connection, table):
         )
 
 
-def vandalise(connection, table, column, value, key):
-    """Set a column of one row; False where the table itself refuses the value."""
+def overwrite(connection, table, column, value, key):
+    """Set a column of one row; return False if the table refuses the value."""
     statement = sql.SQL("update {} set {} = %s where id = %s").format(sql.Identifier(table), sql.Identifier(column))
     try:
         with connection.transaction():
@@ -112,18 +112,18 @@ def vandalise(connection, table, column, value, key):
 
 
 @pytest.mark.parametrize("data_type", HOSTILE)
-def test_whatever_the_columns_of_actions_hold_the_others_run(project, connection, data_type):
+def test_unexpected_values_in_the_columns_of_an_action_do_not_stop_the_others(project, connection, data_type):
     without_checks(connection, "scheduled_actions")
     for column in columns(connection, "scheduled_actions", data_type):
         for number, value in enumerate(HOSTILE[data_type]):
             one = insert(connection, payload=PAYLOADS[number % len(PAYLOADS)])
-            vandalise(connection, "scheduled_actions", column, value, one)
+            overwrite(connection, "scheduled_actions", column, value, one)
 
     ticks_while_good_ones_run(project, connection)
 
 
 @pytest.mark.parametrize("value", [LONG_NUMBER, DEEP, "1e308", '{"state": 7}', '[{"approved": {}}]'])
-def test_whatever_a_fact_holds_the_others_run(project, connection, value):
+def test_an_unexpected_value_of_a_fact_does_not_stop_other_actions(project, connection, value):
     order = {"type": "order", "id": "1"}
     condition = {"kind": "document_state", "target": order, "state": "approved"}
     compared = {"kind": "field_value", "target": order, "field": "state", "op": "gt", "value": 1}
@@ -142,7 +142,7 @@ def test_whatever_a_fact_holds_the_others_run(project, connection, value):
 
 
 @pytest.mark.parametrize("data_type", HOSTILE)
-def test_whatever_the_columns_of_schedules_hold_the_other_series_go_on(project, connection, data_type):
+def test_unexpected_values_in_the_columns_of_a_schedule_do_not_stop_other_series(project, connection, data_type):
     def series(name, payload=None, action_type="test:run", **options):
         return project.schedules.schedule_recurring(action_type, payload or {}, "every hour", name=name, **options).id
 
@@ -154,7 +154,7 @@ def test_whatever_the_columns_of_schedules_hold_the_other_series_go_on(project, 
             one = series(f"{column}-{number}", PAYLOADS[number % 2], recurrence_type=kind)
             if number % 2:
                 connection.execute("update scheduled_action_schedules set next_action_id = null where id = %s", [one])
-            vandalise(connection, "scheduled_action_schedules", column, value, one)
+            overwrite(connection, "scheduled_action_schedules", column, value, one)
 
     ticks_while_good_ones_run(project, connection, count=4, after=HOUR)
 

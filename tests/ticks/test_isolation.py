@@ -17,7 +17,7 @@ ENDPOINTS, HANGING, EACH, THREADS = 20, 2, 6, 6
 
 @pytest.fixture
 def receivers():
-    """Return a server whose paths are the receivers: the first ones hang until it is `released`."""
+    """Return a server with one receiver per path; the first receivers hang until `released` is set."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -49,7 +49,7 @@ def receivers():
     thread.join()
 
 
-def test_endpoints_that_hang_keep_a_thread_each_and_the_others_get_everything(tmp_path, database_url, receivers):
+def test_each_hanging_endpoint_occupies_one_thread_and_the_others_get_every_delivery(tmp_path, database_url, receivers):
     toml = "".join(f'[webhooks.endpoints.e{number}]\nenv_var = "U{number}"\n' for number in range(ENDPOINTS))
     urls = {f"U{number}": f"http://127.0.0.1:{receivers.server_port}/{number}" for number in range(ENDPOINTS)}
     with webhook_project(
@@ -68,6 +68,6 @@ def test_endpoints_that_hang_keep_a_thread_each_and_the_others_get_everything(tm
         receivers.released.set()
         ticking.join(PATIENCE)
 
-    # One each, however many wait for them; and far sooner than any of them is given up.
+    # One attempt per hanging endpoint, however many deliveries wait, and long before an attempt is abandoned.
     assert hung == list(range(HANGING))
     assert took < 8

@@ -1,4 +1,4 @@
-"""What a handler leaves behind that returns after its time, or whose claim is taken back."""
+"""Lock groups after a handler that returns too late, and after a withdrawn claim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduled_actions import Delays, action
 from tests.factories import NOW, PATIENCE, holds, insert, projects, row, set_clock, wait_until
 
 
-def test_the_lock_group_of_a_late_handler_is_free_once_it_has_returned_whenever_its_timeout_is_written(
+def test_the_lock_group_of_a_late_handler_is_free_once_it_has_returned_whenever_its_timeout_is_stored(
     connection, database_url
 ):
     entered, released = threading.Event(), threading.Event()
@@ -31,12 +31,12 @@ def test_the_lock_group_of_a_late_handler_is_free_once_it_has_returned_whenever_
         assert entered.wait(PATIENCE)
         runner = project.processor.state.threads
         with psycopg.connect(database_url) as other:
-            # While the row is locked, its timeout cannot be written; meanwhile the handler returns.
+            # While the row is locked, the timeout cannot be stored; the handler returns during this time.
             other.execute("select from scheduled_actions for update")
             wait_until(lambda: runner.stuck == 1)
             released.set()
             wait_until(lambda: runner.stuck == 0)
-            # It lets its group go right after that.
+            # The lock group is freed immediately after that.
             time.sleep(0.3)
         ticking.join(PATIENCE)
 
@@ -44,9 +44,7 @@ def test_the_lock_group_of_a_late_handler_is_free_once_it_has_returned_whenever_
     assert holds(connection) == {}
 
 
-def test_a_claim_that_is_taken_back_keeps_the_group_of_a_blocking_member_that_waits_for_its_retry(
-    connection, database_url
-):
+def test_a_withdrawn_claim_keeps_the_hold_of_a_blocking_action_that_waits_for_its_retry(connection, database_url):
     @action("test:run", retry=Delays([60]))
     def fail(payload: dict) -> None:
         raise ValueError("no")

@@ -1,4 +1,4 @@
-"""How late actions start: their start less the instant that this attempt came due."""
+"""Lateness of actions: the time from the instant at which an attempt became due to its start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lateness(project, **options):
 
 
 def ended(connection, *late, ago=60, status="completed", **columns):
-    """Insert actions that started this number of seconds late, and ended a while ago."""
+    """Insert actions that started this number of seconds late and ended `ago` seconds ago."""
     now = database_now(connection)
     for seconds in late:
         started = now - timedelta(seconds=ago)
@@ -42,7 +42,7 @@ def test_lateness_is_reported_by_type_as_median_p95_and_maximum(a_project, conne
     assert other == ("test:other", 1, 3.0, 3.0, 3.0)
 
 
-def test_an_attempt_that_was_retried_is_late_by_its_own_instant(a_project, connection):
+def test_the_lateness_of_a_retry_is_measured_from_its_own_scheduled_at(a_project, connection):
     answers = [RuntimeError("not yet"), None]
 
     @action("test:run", retry=Delays([3600.0], jitter="none"))
@@ -63,19 +63,19 @@ def test_an_attempt_that_was_retried_is_late_by_its_own_instant(a_project, conne
     assert 6 < found.max_seconds < 60
 
 
-def test_only_what_ended_of_late_is_measured_and_what_never_was_due_is_not(a_project, connection):
+def test_only_recently_ended_actions_that_were_started_are_measured(a_project, connection):
     ended(connection, 5, ago=3700)
     ended(connection, 5, scheduled_at="-infinity")
     ended(connection, 5, started_at=None)
     ended(connection, 5, status="skipped")
 
     assert lateness(a_project()).lateness() == []
-    # A handler's clock may be read a moment before the database's.
+    # The start of a handler may be measured slightly before its due time by the database's clock.
     ended(connection, -0.1)
     assert lateness(a_project()).lateness()[0].max_seconds == 0
 
 
-def test_no_more_than_the_latest_of_each_end_are_measured(a_project, connection):
+def test_only_the_latest_actions_of_each_status_are_measured(a_project, connection):
     for ago in (1, 2, 3):
         ended(connection, ago, ago=ago)
         ended(connection, ago, ago=ago, status="failed")
@@ -97,7 +97,7 @@ def test_a_team_sees_only_its_own_lateness(a_project, connection):
 
 
 @pytest.mark.parametrize("team_id", [None, "blue"])
-def test_however_many_there_are_an_index_finds_those_to_measure(connection, team_id):
+def test_the_actions_to_measure_are_found_with_an_index(connection, team_id):
     connection.execute(
         "insert into scheduled_actions (action_type, status, team_id, scheduled_at, started_at, completed_at)"
         " select 'test:run', 'completed', 'blue', now(), now(), now() - n * interval '1 second'"

@@ -1,4 +1,4 @@
-"""A tick that lingers runs what comes due at its instant; one of them keeps the watch, and hands it over."""
+"""A lingering tick runs actions when they become due; only one tick lingers, and a newer ping takes over."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduled_actions.ticks.attempts.attempt import InFlightAttempts
 from tests.factories import PATIENCE, insert, is_waiting, projects, row, statuses, wait_for_locks, wait_until
 
 SECOND = timedelta(seconds=1)
-#: Every answer that is due at once comes within it, also on a machine that is busy with other things.
+#: Time limit in seconds for each answer that is expected immediately, even on a busy machine.
 SOON = 3.0
 
 
@@ -26,7 +26,7 @@ def a_project(database_url):
 
 @pytest.fixture
 def lingering(a_project):
-    """Return a function that makes a project whose ticks linger."""
+    """Return a function that creates a project whose ticks linger."""
 
     def make(seconds, *handlers, **settings):
         settings = {"linger_seconds": seconds, "max_duration_seconds": 60, "default_timeout_seconds": 5} | settings
@@ -41,7 +41,7 @@ def run(payload: dict):
 
 
 class InBackground:
-    """A tick in a thread of its own."""
+    """A tick in a separate thread."""
 
     def __init__(self, project, **options):
         self.report = None
@@ -58,13 +58,13 @@ class InBackground:
         return self.report
 
 
-def keeps_watch(connection):
-    """Return which tick keeps the watch."""
+def lease_holder(connection):
+    """Return the holder of the linger lease; None if there is none."""
     found = connection.execute("select value from scheduled_action_settings where name = 'linger_lease'").fetchone()
     return None if found is None else found[0]
 
 
-def test_what_comes_due_while_a_tick_lingers_runs_at_its_instant(lingering, connection):
+def test_an_action_that_becomes_due_while_a_tick_lingers_runs_at_its_instant(lingering, connection):
     project = lingering(2)
     ahead = [
         connection.execute(
@@ -83,7 +83,7 @@ def test_what_comes_due_while_a_tick_lingers_runs_at_its_instant(lingering, conn
     assert report.duration_ms >= 1900
 
 
-def test_an_action_in_a_lock_group_and_one_of_another_priority_run_at_their_instant_too(lingering, connection):
+def test_actions_with_a_lock_group_or_another_priority_run_at_their_instant(lingering, connection):
     project = lingering(1.5)
     connection.execute(
         "select schedule_action('test:run', '{}', statement_timestamp() + interval '0.4 s', lock_group => 'g'),"
@@ -94,10 +94,10 @@ def test_an_action_in_a_lock_group_and_one_of_another_priority_run_at_their_inst
     assert project.processor.tick().succeeded == 2
 
 
-def test_new_work_is_found_within_a_second_and_at_once_after_a_notification(lingering, connection):
+def test_new_actions_are_found_within_a_second_and_immediately_after_a_notification(lingering, connection):
     project = lingering(20)
     tick = InBackground(project)
-    wait_until(lambda: keeps_watch(connection))
+    wait_until(lambda: lease_holder(connection))
 
     unasked = insert(connection)
     wait_until(lambda: row(connection, unasked)["status"] == "completed")
@@ -138,14 +138,14 @@ def test_actions_start_at_their_instant_while_a_slow_handler_runs(lingering, con
 
 
 @pytest.mark.parametrize("same_process", [True, False])
-def test_a_newer_ping_takes_the_watch_over_and_the_older_answers(lingering, connection, same_process):
+def test_a_newer_ping_takes_over_lingering_and_the_older_one_is_answered(lingering, connection, same_process):
     first = lingering(30)
     second = first if same_process else lingering(30)
     older = InBackground(first)
-    before = wait_until_kept(connection, None)
+    before = wait_until_held(connection, None)
 
     newer = InBackground(second)
-    wait_until_kept(connection, before)
+    wait_until_held(connection, before)
     report = older.answered()
     action_id = insert(connection)
 
@@ -155,12 +155,12 @@ def test_a_newer_ping_takes_the_watch_over_and_the_older_answers(lingering, conn
     assert newer.answered().succeeded == 1
 
 
-def wait_until_kept(connection, by_other_than):
-    wait_until(lambda: keeps_watch(connection) != by_other_than)
-    return keeps_watch(connection)
+def wait_until_held(connection, by_other_than):
+    wait_until(lambda: lease_holder(connection) != by_other_than)
+    return lease_holder(connection)
 
 
-def test_a_ping_that_meets_a_working_tick_keeps_the_watch_after_it(lingering, connection):
+def test_a_ping_during_a_working_tick_lingers_after_it(lingering, connection):
     entered, leave = threading.Event(), threading.Event()
 
     @action("test:long", timeout_seconds=30)
@@ -184,7 +184,7 @@ def test_a_ping_that_meets_a_working_tick_keeps_the_watch_after_it(lingering, co
     assert newer.answered().succeeded == 1
 
 
-def test_of_several_pings_that_wait_the_latest_takes_over(lingering, connection):
+def test_of_several_waiting_pings_the_latest_takes_over(lingering, connection):
     entered, leave = threading.Event(), threading.Event()
 
     @action("test:long", timeout_seconds=30)
@@ -207,26 +207,26 @@ def test_of_several_pings_that_wait_the_latest_takes_over(lingering, connection)
     third.answered()
 
 
-def test_a_stop_ends_it_at_once(lingering, connection):
+def test_a_stop_ends_lingering_immediately(lingering, connection):
     project = lingering(30)
     tick = InBackground(project)
-    wait_until(lambda: keeps_watch(connection))
+    wait_until(lambda: lease_holder(connection))
 
     project.processor.stop()
 
     assert tick.answered().tick_id is not None
 
 
-def test_the_hosts_deadline_ends_it_in_time_for_what_starts_last(lingering):
+def test_lingering_ends_early_enough_for_the_last_handler_under_the_hosts_time_limit(lingering):
     began = time.monotonic()
 
     lingering(30).processor.tick(host_seconds=7.0)
 
-    # Five seconds are left to an action that comes due last, one to the answer.
+    # Five seconds are left for the last action that becomes due, and one second for the answer.
     assert 0.9 < time.monotonic() - began < 0.9 + SOON
 
 
-def test_an_action_that_cannot_be_claimed_does_not_make_a_watch_turn_in_circles(lingering, connection):
+def test_an_action_that_cannot_be_claimed_causes_no_busy_loop(lingering, connection):
     connection.execute(
         "insert into scheduled_action_holds values ('', 'g', gen_random_uuid(), now(), now() + interval '1 h')"
     )
@@ -240,7 +240,7 @@ def test_an_action_that_cannot_be_claimed_does_not_make_a_watch_turn_in_circles(
     assert connection.execute("select sum(idx_scan) from pg_stat_user_indexes").fetchone()[0] - before < 2000
 
 
-def test_a_ping_left_to_a_tick_at_its_end_is_not_forgotten(a_project, connection, database_url, monkeypatch):
+def test_a_ping_that_arrives_at_the_end_of_a_tick_is_not_lost(a_project, connection, database_url, monkeypatch):
     seen = []
 
     @action("test:run")
@@ -249,7 +249,7 @@ def test_a_ping_left_to_a_tick_at_its_end_is_not_forgotten(a_project, connection
 
     project = a_project(handle)
     wait_for_locks(project, monkeypatch)
-    # The tick hangs in its very last statement, when it has looked for work for the last time.
+    # The tick hangs in its very last statement, after its last look for due actions.
     connection.execute(
         "create function held() returns trigger language plpgsql as"
         " 'begin if new.outcome is not null then perform pg_advisory_xact_lock(77); end if; return new; end';"
@@ -267,7 +267,7 @@ def test_a_ping_left_to_a_tick_at_its_end_is_not_forgotten(a_project, connection
     assert (tick.answered().succeeded, seen) == (1, [late])
 
 
-def test_settings_that_leave_the_last_action_no_time_are_refused(a_project):
+def test_settings_that_leave_no_time_for_the_last_action_are_rejected(a_project):
     with pytest.raises(Exception, match=r"max_duration_seconds.*must be 95 or more"):
         a_project(run, linger_seconds=65)
 
@@ -283,7 +283,7 @@ def test_a_tick_whose_linger_time_has_passed_sleeps_while_a_slow_handler_runs(li
 
     project = lingering(2, run, long)
     insert(connection, action_type="test:long")
-    # It is seen while the tick lingers and becomes due later: an instant in the past must not end each wait at once.
+    # The lingering tick finds it before it is due. Later, its past instant must not end each wait immediately.
     connection.execute("select schedule_action('test:run', '{}', statement_timestamp() + interval '2.6 s')")
 
     project.processor.tick()

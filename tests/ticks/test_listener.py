@@ -1,4 +1,4 @@
-"""A listener runs what comes due at once; of two one works, and behind a pooler it looks every second."""
+"""Listeners run actions as they become due; only one is active, and behind a pooler it looks every second."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(payload: dict):
 
 @pytest.fixture
 def listening(database_url):
-    """Return a function that makes a project which listens; all end with the test."""
+    """Return a function that creates a project with a listener; all listeners end with the test."""
     started = []
     with projects(database_url) as make:
 
@@ -58,19 +58,19 @@ def lateness(project, connection, action_id):
     return found.started_at - found.scheduled_at
 
 
-def test_a_listener_runs_new_work_at_once_and_due_work_at_its_instant(listening, connection):
+def test_a_listener_runs_new_actions_immediately_and_later_actions_at_their_instant(listening, connection):
     project, _, told = listening()
     wait_until(lambda: told == ["listening"])
 
     at_once = [lateness(project, connection, scheduled(connection)) for _ in range(10)]
     later = [lateness(project, connection, scheduled(connection, "0.4 s")) for _ in range(3)]
 
-    # A busy machine may hold up some of them.
+    # A busy machine may delay some of them.
     assert sorted(at_once)[5] < 0.4 * SECOND
     assert min(later) < 0.4 * SECOND
 
 
-def test_of_two_one_works_and_the_other_takes_over_when_it_ends(listening, connection):
+def test_one_of_two_listeners_is_active_and_the_other_takes_over_when_it_ends(listening, connection):
     first, listener, _ = listening()
     lateness(first, connection, scheduled(connection))
     second, _, told = listening()
@@ -81,7 +81,7 @@ def test_of_two_one_works_and_the_other_takes_over_when_it_ends(listening, conne
     lateness(second, connection, scheduled(connection))
 
 
-def test_a_ping_during_a_listener_answers_at_once(listening, connection, database_url):
+def test_a_ping_during_a_listener_is_answered_immediately(listening, connection, database_url):
     _, _, told = listening()
     wait_until(lambda: told)
     with projects(database_url) as make:
@@ -91,7 +91,7 @@ def test_a_ping_during_a_listener_answers_at_once(listening, connection, databas
     assert time.monotonic() - began < 5
 
 
-def test_a_database_that_goes_away_is_waited_for(listening, connection):
+def test_a_listener_waits_for_an_unavailable_database(listening, connection):
     project, _, told = listening()
     wait_until(lambda: told)
 

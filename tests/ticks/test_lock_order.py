@@ -1,4 +1,4 @@
-"""Locks are taken in one order everywhere: wait marks, schedules, actions, holds. No two paths wait in a circle."""
+"""Locks are always taken in one order: wait marks, schedules, actions, holds. No two paths can deadlock."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONDITION = {
     "check_interval": "PT1H",
 }
 
-#: Kinds of rows in the order of their locks. Marks and schedules are also locked one after the other.
+#: Kinds of rows in the order of their locks. Within a kind, marks and schedules are also locked in order.
 KINDS = {
     "marks": (
         "select from scheduled_action_waits where action_id = any (%(first)s)",
@@ -56,9 +56,9 @@ TABLES = (
 
 
 class Series:
-    """Two rolling schedules: of each the planned occurrence waits for a fact, and a run by hand is being processed.
+    """Two rolling schedules, each with a planned occurrence that waits for a fact and a manual run in progress.
 
-    All four actions have a mark and hold a lock group. The ids of each list ascend.
+    All four actions have a mark and hold a lock group. Each list has its ids in ascending order.
     """
 
     def __init__(self, project: Runtime, connection: psycopg.Connection) -> None:
@@ -91,7 +91,7 @@ class Series:
         )
 
     def restore(self) -> None:
-        """Bring all rows back."""
+        """Restore all rows."""
         self.connection.execute(self._restore)
 
     def change(self, statement: str, *parameters: object) -> None:
@@ -99,7 +99,7 @@ class Series:
         self.connection.execute(statement, parameters)
 
     def make_due(self, action_ids: list) -> None:
-        """Let a claim find actions."""
+        """Make the actions due, so that a claim finds them."""
         due = "update scheduled_actions set scheduled_at = scheduled_actions_now() where id = any (%s)"
         self.change(due, action_ids)
 
@@ -112,23 +112,23 @@ class Series:
         return self.connection.execute(select, self.ids).rowcount
 
     def are_free(self, select: str) -> bool:
-        """Whether no other session has locked any of these rows."""
+        """Return whether no other session has locked any of these rows."""
         return self.count(select) == self.count(f"{select} for update skip locked")
 
     @property
     def outcomes(self) -> list[settling.SettlementRow]:
-        """Those of the claimed actions, in another order than that of their ids."""
+        """Return outcomes of the claimed actions, in an order other than that of their ids."""
         latest_first = sorted(self.claimed, key=lambda one: one.id, reverse=True)
         return [an_outcome(one, schedule_id=one.schedule_id) for one in latest_first]
 
 
 class Path(NamedTuple):
-    """What takes locks."""
+    """A code path that waits for locks."""
 
     name: str
-    #: The kinds of rows that it waits for.
+    #: The kinds of rows that the path waits for.
     waits_for: tuple[str, ...]
-    #: Prepares the rows; returns what is done on a connection of its own.
+    #: Prepares the rows; returns the step to run on a separate connection.
     prepare: Callable[[Series], Callable[[psycopg.Connection], object]]
 
 
@@ -136,13 +136,13 @@ PATHS: list[Path] = []
 
 
 def path(*waits_for: str) -> Callable:
-    """Note a path that waits for rows of these kinds, in this order."""
+    """Register a path that waits for rows of these kinds, in this order."""
 
-    def note(prepare: Callable) -> Callable:
+    def register(prepare: Callable) -> Callable:
         PATHS.append(Path(prepare.__name__, waits_for, prepare))
         return prepare
 
-    return note
+    return register
 
 
 @path("schedules", "actions", "holds")
@@ -241,14 +241,14 @@ def delete(series):
 
 
 @path("schedules", "actions")
-def drop_what_the_code_declares_no_more(series):
+def delete_schedules_no_longer_declared(series):
     series.change("update scheduled_action_schedules set is_declared = true")
     return lambda own: sync(series.project.schedules, own, force=True)
 
 
 @path("schedules", "actions")
 def schedule_for_users(series):
-    # In another order than that of the ids.
+    # In an order other than that of the ids.
     users = {"second": "UTC", "first": "UTC"}
     for user, one in zip(reversed(users), series.schedules, strict=True):
         series.change("update scheduled_action_schedules set name = %s where id = %s", f"greet:{user}", one)
@@ -297,12 +297,12 @@ def sweep(series):
 
 @pytest.fixture
 def series(database_url, connection, monkeypatch) -> Iterator[Series]:
-    """Give the rows. No limit ends a wait for a lock: nothing depends on how long one takes."""
+    """Yield the rows, without time limits for lock waits, so that no result depends on the speed of the machine."""
     monkeypatch.setattr(settling, "LOCK_WAIT_MS", "0")
     monkeypatch.setattr(waits, "LOCK_WAIT_MS", "0")
     monkeypatch.setattr(management, "_SHORT_LOCK_WAIT", UNLIMITED)
     set_clock(connection, NOW)
-    # A circle is found at once.
+    # Postgres detects a deadlock immediately.
     name = connection.execute("select current_database()").fetchone()[0]
     connection.execute(sql.SQL("alter database {} set deadlock_timeout = '2ms'").format(sql.Identifier(name)))
 
@@ -314,7 +314,7 @@ def series(database_url, connection, monkeypatch) -> Iterator[Series]:
 
 
 class Sessions:
-    """Two sessions on threads of their own, and one that locks rows for both to wait for."""
+    """Two sessions on separate threads, and a third that locks the rows for which both wait."""
 
     def __init__(self, database_url: str, connection: psycopg.Connection, pool: futures.ThreadPoolExecutor) -> None:
         self._connection, self._pool = connection, pool
@@ -335,11 +335,11 @@ class Sessions:
                 break
             futures.wait(at_work, timeout=0.001)
         else:
-            raise AssertionError("it neither ends nor waits for a lock")
+            raise AssertionError("the step neither ends nor waits for a lock")
         return self.under_way[-1]
 
-    def go_on(self) -> list[BaseException | None]:
-        """Unlock the rows; return what each step raised."""
+    def unlock_and_wait(self) -> list[BaseException | None]:
+        """Unlock the rows; return the error that each step raised, or None."""
         self.holder.rollback()
         raised = [one.exception(PATIENCE) for one in self.under_way]
         self.under_way.clear()
@@ -351,7 +351,7 @@ def sessions(database_url, connection, series) -> Iterator[Sessions]:
     with futures.ThreadPoolExecutor(2) as pool:
         sessions = Sessions(database_url, connection, pool)
         yield sessions
-        sessions.go_on()
+        sessions.unlock_and_wait()
         sessions.close()
 
 
@@ -369,35 +369,35 @@ def test_a_path_that_waits_for_a_row_has_locked_no_row_that_comes_later(series, 
                 kinds.append(kind)
             if waits and locked:
                 problems.append(f"{one.name} waits for {kind} and has locked {' and '.join(dict.fromkeys(locked))}")
-            (error,) = sessions.go_on()
+            (error,) = sessions.unlock_and_wait()
             assert error is None, f"{one.name}: {error!r}"
 
     assert not problems, "\n".join(problems)
-    # Each path has met the rows that it is here for.
+    # Each path has waited for all kinds of rows that it declares.
     assert waited_for == {one.name: list(one.waits_for) for one in PATHS}
 
 
-def test_two_paths_that_wait_for_the_same_actions_go_on_one_after_the_other(series, sessions, monkeypatch):
+def test_two_paths_that_wait_for_the_same_actions_continue_one_after_the_other(series, sessions, monkeypatch):
     deadlocks, made = [], psycopg.errors.DeadlockDetected.__init__
 
     def counted(error: psycopg.Error, *given: object, **named: object) -> None:
-        # Wherever it is contained.
+        # Counted here, because the error may be caught anywhere.
         deadlocks.append(error)
         made(error, *given, **named)
 
     monkeypatch.setattr(psycopg.errors.DeadlockDetected, "__init__", counted)
     circles = []
-    # The others pass by what is locked, or lock nothing before they wait for it.
+    # The other paths skip locked rows, or lock nothing before they wait for them.
     for pair in itertools.product([one for one in PATHS if "actions" in one.waits_for], repeat=2):
         series.restore()
         steps = [one.prepare(series) for one in pair]
         sessions.holder.execute("select from scheduled_actions for update")
         for step in steps:
-            # The first waits for an action with all that it locks before; then the second begins.
+            # The first path waits for an action while it holds its earlier locks; then the second begins.
             sessions.begin(step)
-        raised = sessions.go_on()
+        raised = sessions.unlock_and_wait()
         names = " and ".join(one.name for one in pair)
-        # One that comes second may find that its action, or its schedule, is gone or has ended.
+        # The second path may find that its action or schedule was deleted or has ended.
         assert all(isinstance(one, psycopg.Error | ScheduledActionsError | None) for one in raised), (names, raised)
         if deadlocks:
             circles.append(names)

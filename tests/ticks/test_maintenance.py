@@ -1,4 +1,4 @@
-"""Rescue of what a dead process held, and pruning of what is old."""
+"""Rescue of the actions of dead processes, and pruning of old rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.factories import (
 
 @pytest.fixture
 def a_project(database_url):
-    """Return a function that makes a project of handlers and settings on the test's database."""
+    """Return a function that creates a project with handlers and settings on the test's database."""
     with projects(database_url) as make:
         yield make
 
@@ -39,15 +39,15 @@ def run(payload):
 
 @pytest.fixture
 def project(a_project):
-    """Give a project with one handler that does nothing."""
+    """Yield a project with one handler that does nothing."""
     return a_project(run)
 
 
 def a_dead_process(connection, *announced, count=None):
-    """Claim what is due, announce the actions at these positions as started, and end without a word.
+    """Claim the due actions, and announce those at these positions as started, without settling any.
 
     Returns:
-        What was claimed, and the tick.
+        The claimed actions, and the row of the tick.
     """
     tick = a_tick(connection, lease_seconds=70)
     claimed, _ = claims.claim_free(connection, tick, wanted=count or 99, after=claims.START, excluded=())
@@ -73,7 +73,7 @@ def test_an_action_with_a_valid_lease_is_not_rescued(project, connection):
     assert set(statuses(connection).values()) == {"processing"}
 
 
-def test_a_rescue_charges_exactly_those_announced_and_returns_the_rest_uncharged(project, connection):
+def test_a_rescue_charges_only_the_announced_actions(project, connection):
     made = insert_many(connection, 5)
     _, tick = a_dead_process(connection, 1, 3)
     minutes_later(connection)
@@ -92,7 +92,7 @@ def test_a_rescue_charges_exactly_those_announced_and_returns_the_rest_uncharged
     assert rows[0]["error_message"] is None
 
 
-def test_what_was_rescued_is_due_at_once(project, connection):
+def test_a_rescued_action_is_due_immediately(project, connection):
     insert(connection)
     a_dead_process(connection, 0)
     minutes_later(connection)
@@ -114,7 +114,7 @@ def test_a_withdrawn_announcement_charges_no_action(project, connection):
 
 
 def test_an_announcement_of_an_earlier_tick_does_not_charge_a_later_claim(project, connection):
-    """The first process died over it; the second had claimed it again, but not started it."""
+    """The first process died while it ran the action; the second had claimed it, but not started it."""
     (action_id,) = insert_many(connection, 1)
     a_dead_process(connection, 0)
     minutes_later(connection, 2)
@@ -141,7 +141,7 @@ def test_an_action_that_crashes_its_process_alone_fails_once_its_attempts_are_us
     assert [error["action_id"] for error in report.errors] == [str(action_id)]
 
 
-def test_an_action_on_its_last_attempt_is_not_failed_for_a_crash_that_a_neighbour_may_have_made(project, connection):
+def test_a_last_attempt_does_not_fail_after_a_crash_that_another_action_may_have_caused(project, connection):
     insert_many(connection, 2, max_attempts=1)
     a_dead_process(connection, 0, 1)
     minutes_later(connection)
@@ -154,7 +154,7 @@ def test_an_action_on_its_last_attempt_is_not_failed_for_a_crash_that_a_neighbou
 
 
 def test_an_action_that_crashed_with_others_runs_alone_next(a_project, connection):
-    """Its handler finds no other action announced, and none starts while it runs."""
+    """No other action is announced while its handler runs."""
     announced = {}
 
     @action("test:run")
@@ -186,7 +186,7 @@ def test_an_action_is_rescued_by_one_process_only(project, connection, database_
     assert sum(row(connection, one)["attempts"] for one in made) == 30
 
 
-def test_a_rescue_takes_a_bite_at_a_time(project, connection):
+def test_a_rescue_processes_one_batch_at_a_time(project, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, scheduled_at, status, claim_token, lease_expires_at)"
         " select 'test:run', now(), 'processing', gen_random_uuid(), now() - interval '1 s'"
@@ -196,7 +196,7 @@ def test_a_rescue_takes_a_bite_at_a_time(project, connection):
     assert [len(project.maintenance.rescue(connection)) for _ in range(3)] == [500, 1, 0]
 
 
-def test_a_rescued_members_group_is_free_and_a_blocking_ones_is_kept(project, connection):
+def test_a_rescue_frees_a_lock_group_unless_the_action_blocks_it(project, connection):
     insert(connection, lock_group="free")
     blocking = insert(connection, lock_group="kept", lock_group_blocks=True)
     a_dead_process(connection, 0, 1)
@@ -218,7 +218,7 @@ def test_a_locked_schedule_does_not_block_a_rescue(project, connection, database
         assert project.processor.tick().rescued == 1
 
 
-def test_a_late_outcome_of_what_was_rescued_is_refused(project, connection):
+def test_a_late_outcome_of_a_rescued_action_is_rejected(project, connection):
     (action_id,) = insert_many(connection, 1)
     (claimed,), tick = a_dead_process(connection, 0)
     minutes_later(connection)
@@ -255,7 +255,7 @@ def test_a_row_that_cannot_be_read_is_rescued_like_any_other(project, connection
     assert statuses(connection) == dict.fromkeys(made, "pending")
 
 
-def test_a_tick_that_ended_without_a_word_is_closed_once_nothing_of_it_is_leased(project, connection):
+def test_a_tick_that_never_finished_is_closed_once_none_of_its_actions_is_leased(project, connection):
     insert(connection)
     _, tick = a_dead_process(connection, 0)
     find = "select outcome, running, finished_at is not null from scheduled_action_ticks where id = %s"
@@ -268,7 +268,7 @@ def test_a_tick_that_ended_without_a_word_is_closed_once_nothing_of_it_is_leased
     assert connection.execute(find, [tick.id]).fetchone() == ("lost", [], True)
 
 
-def test_the_handlers_own_attempts_count_in_a_rescue(a_project, connection):
+def test_a_rescue_applies_max_attempts_of_the_handler(a_project, connection):
     @action("test:run", max_attempts=1)
     def handle(payload): ...
 
@@ -290,7 +290,7 @@ def an_old(connection, status, days, **columns):
 
 
 @pytest.mark.parametrize("status", ["completed", "cancelled", "skipped"])
-def test_what_has_ended_is_kept_for_a_week(project, connection, status):
+def test_finished_actions_are_kept_for_a_week(project, connection, status):
     kept = an_old(connection, status, 6.9)
     an_old(connection, status, 7.1)
 
@@ -298,7 +298,7 @@ def test_what_has_ended_is_kept_for_a_week(project, connection, status):
     assert list(statuses(connection)) == [kept]
 
 
-def test_what_failed_is_kept_for_a_quarter(project, connection):
+def test_failed_actions_are_kept_for_ninety_days(project, connection):
     kept = [an_old(connection, "failed", days) for days in (7.1, 89.9)]
     an_old(connection, "failed", 90.1)
 
@@ -306,7 +306,7 @@ def test_what_failed_is_kept_for_a_quarter(project, connection):
     assert list(statuses(connection)) == kept
 
 
-def test_the_settings_say_how_long(a_project, connection):
+def test_the_settings_define_the_retention(a_project, connection):
     project = a_project(run, retention_days=1, retention_failed_days=2)
     kept = [an_old(connection, "completed", 0.9), an_old(connection, "failed", 1.9)]
     for status, days in (("completed", 1.1), ("failed", 2.1)):
@@ -316,7 +316,7 @@ def test_the_settings_say_how_long(a_project, connection):
     assert list(statuses(connection)) == kept
 
 
-def test_what_has_not_ended_is_never_pruned(project, connection):
+def test_unfinished_actions_are_never_pruned(project, connection):
     long_ago = database_now(connection) - timedelta(days=400)
     made = [
         insert(connection, created_at=long_ago, scheduled_at=long_ago),
@@ -341,7 +341,7 @@ def test_pruning_stops_at_its_limit_the_oldest_first(project, connection):
     assert list(statuses(connection)) == [newest]
 
 
-def test_pruning_takes_bite_after_bite(project, connection):
+def test_pruning_continues_batch_by_batch(project, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, scheduled_at, status, completed_at)"
         " select 'test:run', now(), 'completed', now() - interval '8 days' from generate_series(1, 1300)"
@@ -350,7 +350,7 @@ def test_pruning_takes_bite_after_bite(project, connection):
     assert [project.maintenance.prune(limit=1200), project.maintenance.prune(limit=1200)] == [1200, 100]
 
 
-def test_a_tick_prunes_what_is_old(project, connection):
+def test_a_tick_prunes_old_actions(project, connection):
     an_old(connection, "completed", 8)
 
     assert project.processor.tick().pruned == 1

@@ -1,4 +1,4 @@
-"""What ticks count for `/metrics`."""
+"""The values that ticks count for `/metrics`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_types_without_a_handler_are_counted_together():
         ("{", None),
     ],
 )
-def test_a_delivery_is_counted_by_its_endpoint_and_an_event_is_none(payload, endpoint):
+def test_a_delivery_is_counted_by_its_endpoint_and_an_event_is_not_a_delivery(payload, endpoint):
     tally = MetricsBuffer({"webhook:send"}, {"crm": None})
 
     tally.settled("webhook:send", "completed", payload_text=payload)
@@ -68,7 +68,7 @@ def test_a_duration_is_counted_in_the_first_bucket_that_holds_it(seconds, part):
 
 
 @pytest.mark.parametrize(("lateness", "counted"), [(-0.2, 0.0), (math.inf, None), (math.nan, None)])
-def test_lateness_is_never_negative_and_never_endless(lateness, counted):
+def test_lateness_is_never_negative_and_never_infinite(lateness, counted):
     tally = MetricsBuffer({"a:b"}, {})
 
     tally.ran("a:b", seconds=1, lateness_seconds=lateness)

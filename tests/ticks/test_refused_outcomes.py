@@ -1,4 +1,4 @@
-"""Outcomes that the database refuses: the refused action alone fails, and the others are written."""
+"""Outcomes that the database refuses: only their action fails, and the other outcomes are written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.factories import PATIENCE, database_now, holds, insert, move_clock, p
 
 @pytest.fixture
 def project(database_url):
-    """Return a project whose handler answers with what its payload says."""
+    """Return a project whose handler returns the outcome named in its payload."""
 
     @action("test:run")
     def run(payload: dict):
@@ -28,7 +28,7 @@ def project(database_url):
 
 
 def refuse(connection, when, event="update"):
-    """Have the table refuse rows, as a trigger of a user's own may."""
+    """Make the table refuse rows, as a user's trigger may."""
     connection.execute(
         "create function refuse() returns trigger language plpgsql as"
         " $$ begin raise exception 'no such row here'; end $$;"
@@ -37,7 +37,7 @@ def refuse(connection, when, event="update"):
     )
 
 
-def test_an_outcome_that_is_refused_fails_with_the_reason(project, connection):
+def test_an_action_whose_outcome_is_refused_fails_with_the_reason(project, connection):
     refuse(connection, "new.status = 'completed' and new.payload ? 'bad'")
     bad = insert(connection, payload={"bad": 1}, lock_group="g")
     others = [insert(connection) for _ in range(5)]
@@ -53,7 +53,7 @@ def test_an_outcome_that_is_refused_fails_with_the_reason(project, connection):
     assert holds(connection) == {}
 
 
-def test_an_outcome_that_is_refused_as_a_failure_too_is_written_without_its_history(project, connection):
+def test_a_failure_that_is_refused_as_well_is_written_without_history(project, connection):
     refuse(connection, "new.payload ? 'bad' and new.history <> '[]'")
     bad = insert(connection, payload={"bad": 1, "delay": 5}, lock_group="g")
     others = [insert(connection) for _ in range(5)]
@@ -100,7 +100,7 @@ def test_a_rescue_that_is_refused_for_one_action_rescues_the_others(project, con
     assert row(connection, crashed[2])["status"] == "failed"
 
 
-def test_a_check_of_a_condition_that_cannot_be_written_fails_its_action_alone(project, connection):
+def test_a_condition_check_that_cannot_be_written_fails_only_its_action(project, connection):
     refuse(connection, "new.payload ? 'bad' and new.waiting is not null")
     order = {"type": "order", "id": "1"}
     condition = {"wait": {"kind": "document_state", "target": order, "state": "approved"}}
@@ -118,7 +118,7 @@ def test_a_check_of_a_condition_that_cannot_be_written_fails_its_action_alone(pr
     assert row(connection, good)["waiting"]["checks"] == 1
 
 
-def test_an_occurrence_whose_next_cannot_be_planned_fails_and_its_series_alone_is_paused(project, connection):
+def test_if_the_next_occurrence_cannot_be_planned_the_action_fails_and_only_its_series_is_paused(project, connection):
     bad, good = (
         project.schedules.schedule_recurring("test:run", one, "every hour", name=str(one)).id
         for one in ({"bad": 1}, {})
@@ -161,7 +161,7 @@ def test_a_release_that_is_refused_for_one_action_releases_the_others(project, c
     assert report.errors[0]["action_id"] == str(bad)
 
 
-def test_an_action_that_cannot_be_pruned_keeps_no_other_from_being_pruned(project, connection):
+def test_an_action_that_cannot_be_pruned_does_not_prevent_pruning_others(project, connection):
     kept, *gone = (insert(connection, status="completed", completed_at="2020-01-01") for _ in range(4))
     connection.execute("create table receipts (action_id uuid references scheduled_actions (id))")
     connection.execute("insert into receipts values (%s)", [kept])
@@ -172,7 +172,7 @@ def test_an_action_that_cannot_be_pruned_keeps_no_other_from_being_pruned(projec
     assert list(statuses(connection)) == [kept]
 
 
-def test_an_action_that_cannot_be_woken_keeps_no_other_from_being_woken(project, connection):
+def test_an_action_that_cannot_be_woken_does_not_prevent_waking_others(project, connection):
     order = {"type": "order", "id": "1"}
     condition = {"wait": {"kind": "document_state", "target": order, "state": "approved"}, "check_interval": "P1D"}
     bad, good = (
@@ -230,7 +230,7 @@ def test_a_rescue_continues_while_the_schedules_of_its_actions_are_locked(databa
 
 
 def crash(connection):
-    """Leave every action as a process leaves it that was killed while its handler ran, alone in its tick."""
+    """Leave every action in the state after a kill of its process, as the only one that had started in its tick."""
     connection.execute(
         "update scheduled_actions a set status = 'processing', claim_token = gen_random_uuid(), attempts = 0,"
         " lease_expires_at = scheduled_actions_now() - interval '1 second' - k.n * interval '1 millisecond'"
@@ -277,7 +277,7 @@ def test_a_series_continues_after_an_occurrence_that_could_only_be_marked_as_fai
         schedule = project.schedules.schedule_recurring(
             "test:run", {}, "PT1H", recurrence_type="rolling", pause_after_failures=2
         )
-        # Its failure may be written without a history only: by the last resort, which knows nothing of schedules.
+        # Its failure can only be written without history, by a statement that does not change the schedule.
         refuse(connection, "new.history <> '[]'")
         for failures in (1, 2):
             connection.execute("update scheduled_actions set scheduled_at = scheduled_actions_now()")
@@ -290,7 +290,7 @@ def test_a_series_continues_after_an_occurrence_that_could_only_be_marked_as_fai
     assert set(statuses(connection).values()) == {"failed"}
 
 
-def test_a_refused_step_before_the_first_claims_stops_no_other_and_all_are_repeated(database_url, connection):
+def test_a_refused_step_before_the_first_claim_stops_no_other_step_and_all_are_repeated(database_url, connection):
     @action("test:run", recurrence="hourly")
     def run(payload: dict) -> None:
         """Do nothing."""
@@ -316,7 +316,7 @@ def test_a_refused_step_before_the_first_claims_stops_no_other_and_all_are_repea
         assert connection.execute(shared).rowcount == 1
 
 
-def test_a_prune_waits_for_few_of_the_rows_that_another_session_keeps_locked(database_url, connection):
+def test_a_prune_waits_for_only_a_few_rows_that_another_session_has_locked(database_url, connection):
     @action("test:run", timeout_seconds=2)
     def run(payload: dict) -> None:
         """Do nothing."""

@@ -10,7 +10,7 @@ import pytest
 
 from scheduled_actions.ticks.attempts.handler_threads import HandlerThreads, Job, JobState, run_coroutine
 
-#: No wait of these tests comes near it.
+#: A time that no test reaches.
 PATIENCE = 10
 FAR = float("inf")
 
@@ -20,10 +20,10 @@ def a_job(work=lambda _: "done", *, start_until=FAR, on_late=lambda *_: None):
 
 
 def wait_until(is_so):
-    """Wait for another thread's doing, of which nothing tells."""
+    """Wait until a condition that another thread causes is true."""
     until = time.monotonic() + PATIENCE
     while not is_so():
-        assert time.monotonic() < until, "waited in vain"
+        assert time.monotonic() < until, "the condition did not become true"
         threading.Event().wait(0.002)
 
 
@@ -35,7 +35,7 @@ def released():
     event.set()
 
 
-def test_each_job_comes_with_its_result():
+def test_each_job_is_returned_with_its_result():
     runner, results = HandlerThreads(4), queue.SimpleQueue()
     jobs = [a_job(lambda _, n=n: n) for n in range(20)]
 
@@ -46,7 +46,7 @@ def test_each_job_comes_with_its_result():
     assert all(job.state is JobState.ENDED and job.started <= job.ended for job in jobs)
 
 
-def test_as_many_run_at_once_as_there_are_threads_and_no_more():
+def test_as_many_jobs_run_at_once_as_there_are_threads():
     runner, results, lock = HandlerThreads(3), queue.SimpleQueue(), threading.Lock()
     together, now, most = threading.Barrier(3), 0, 0
 
@@ -87,7 +87,7 @@ def test_a_queued_job_that_was_asked_to_stop_is_returned_unstarted():
     assert job.result is None
 
 
-def test_a_running_job_can_be_given_up_and_its_late_outcome_goes_elsewhere(released):
+def test_the_late_outcome_of_an_abandoned_job_is_passed_to_on_late(released):
     runner, results, late = HandlerThreads(2), queue.SimpleQueue(), queue.SimpleQueue()
     started = threading.Event()
 
@@ -118,7 +118,7 @@ def test_a_hanging_handler_blocks_no_other_job(released):
     assert [results.get(timeout=PATIENCE).result for _ in range(20)] == ["done"] * 20
 
 
-def test_a_queued_job_can_be_given_up_and_never_starts(released):
+def test_an_abandoned_job_that_was_queued_never_starts(released):
     runner, results, has_run = HandlerThreads(1), queue.SimpleQueue(), []
     runner.submit([a_job(lambda _: released.wait(PATIENCE))], results)
     waiting = a_job(has_run.append)
@@ -127,13 +127,13 @@ def test_a_queued_job_can_be_given_up_and_never_starts(released):
 
     assert runner.abandon(waiting)
 
-    assert runner.stuck == 0, "no thread hangs in it"
+    assert runner.stuck == 0, "no thread is stuck in it"
     released.set()
     assert [results.get(timeout=PATIENCE).result, results.get(timeout=PATIENCE)] == [True, last]
     assert has_run == []
 
 
-def test_a_job_that_has_ended_cannot_be_given_up():
+def test_a_job_that_has_ended_cannot_be_abandoned():
     runner, results = HandlerThreads(1), queue.SimpleQueue()
     job = a_job()
     runner.submit([job], results)
@@ -144,8 +144,8 @@ def test_a_job_that_has_ended_cannot_be_given_up():
     assert runner.stuck == 0
 
 
-def test_a_job_is_ended_or_given_up_but_never_both():
-    """Race the two ends of many jobs: exactly one side wins each."""
+def test_a_job_ends_or_is_abandoned_but_never_both():
+    """End and abandon many jobs at the same time: exactly one side wins each."""
     runner, results, late = HandlerThreads(4), queue.SimpleQueue(), queue.SimpleQueue()
     jobs = [a_job(on_late=lambda _, outcome: late.put(outcome)) for _ in range(400)]
 
@@ -157,7 +157,7 @@ def test_a_job_is_ended_or_given_up_but_never_both():
     assert late.qsize() <= given_up
 
 
-def test_what_one_handler_sets_in_its_context_the_next_one_does_not_find():
+def test_context_variables_of_one_handler_are_not_visible_to_the_next():
     runner, results = HandlerThreads(1), queue.SimpleQueue()
     variable = contextvars.ContextVar("variable", default="nothing")
 
@@ -171,7 +171,7 @@ def test_what_one_handler_sets_in_its_context_the_next_one_does_not_find():
     assert [results.get(timeout=PATIENCE).result for _ in range(2)] == ["nothing", "nothing"]
 
 
-def test_what_one_coroutine_sets_in_its_context_the_next_one_does_not_find():
+def test_context_variables_of_one_coroutine_are_not_visible_to_the_next():
     runner, results = HandlerThreads(1), queue.SimpleQueue()
     variable = contextvars.ContextVar("variable", default="nothing")
 
@@ -205,7 +205,7 @@ def test_coroutines_of_one_thread_share_its_loop():
 
 
 @pytest.mark.parametrize("is_given_up_early", [True, False])
-def test_a_coroutine_that_is_given_up_is_cancelled(is_given_up_early):
+def test_an_abandoned_coroutine_is_cancelled(is_given_up_early):
     runner, results, late = HandlerThreads(1), queue.SimpleQueue(), queue.SimpleQueue()
     started, may_go = threading.Event(), threading.Event()
 
@@ -233,7 +233,7 @@ def test_a_coroutine_that_is_given_up_is_cancelled(is_given_up_early):
     wait_until(lambda: runner.stuck == 0)
 
 
-def test_a_thread_works_on_after_a_coroutine_that_was_cancelled():
+def test_a_thread_continues_after_a_cancelled_coroutine():
     runner, results, late = HandlerThreads(1), queue.SimpleQueue(), queue.SimpleQueue()
     started = threading.Event()
 
@@ -262,7 +262,7 @@ def test_a_thread_works_on_after_a_coroutine_that_was_cancelled():
     assert late.get(timeout=PATIENCE) == "cancelled"
 
 
-def test_what_is_submitted_after_a_close_is_done_though_a_thread_of_before_still_hangs(released):
+def test_jobs_submitted_after_a_close_run_although_an_earlier_thread_still_hangs(released):
     runner, results = HandlerThreads(1), queue.SimpleQueue()
     hanging = a_job(lambda _: released.wait(PATIENCE))
     runner.submit([hanging], results)

@@ -1,4 +1,4 @@
-"""The import of a handler's module has a limit of its own: it takes neither the handler's time nor other threads."""
+"""The import of a handler's module has a separate time limit: it uses neither the handler's time nor other threads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(payload: dict) -> None:
 
 @pytest.fixture
 def gate(monkeypatch):
-    """Return what holds the import of the slow module back until it is opened, and counts the handler's calls."""
+    """Return a gate that blocks the import of the slow module until it is opened, and counts the handler's calls."""
 
     class Gate:
         entered, opened, calls = threading.Event(), threading.Event(), []
@@ -47,7 +47,7 @@ def gate(monkeypatch):
 
 @pytest.fixture
 def project(database_url, connection, tmp_path):
-    """Return a project of a module that is slow to import and one that is not, on two threads."""
+    """Return a project with a module that is slow to import and one that is not, on two threads."""
     set_clock(connection, NOW)
     slow, quick = (f"{name}_{uuid4().hex}" for name in ("slow", "quick"))
     (tmp_path / f"{slow}.py").write_text(SLOW)
@@ -59,18 +59,18 @@ def project(database_url, connection, tmp_path):
 
 
 def begin(project):
-    """Tick in another thread; return the thread and the list that its report comes to."""
+    """Tick in another thread; return the thread and the list to which it appends its report."""
     reports = []
     ticking = threading.Thread(target=lambda: reports.append(project.processor.tick()))
     ticking.start()
     return ticking, reports
 
 
-def test_a_slow_import_takes_nothing_of_the_handlers_time(project, connection, gate):
+def test_a_slow_import_does_not_reduce_the_handlers_time(project, connection, gate):
     action_id = insert(connection, action_type="slow:run", scheduled_at=NOW)
     ticking, reports = begin(project)
     assert gate.entered.wait(PATIENCE)
-    # Longer than the handler may take.
+    # Longer than the timeout of the handler.
     time.sleep(0.8)
     gate.opened.set()
     ticking.join(PATIENCE)
@@ -81,7 +81,7 @@ def test_a_slow_import_takes_nothing_of_the_handlers_time(project, connection, g
     assert (found["status"], found["attempts"]) == ("completed", 1)
 
 
-def test_a_slow_import_takes_one_thread_and_what_needs_it_waits_for_none(project, connection, gate):
+def test_a_slow_import_occupies_one_thread_and_the_actions_that_need_it_occupy_none(project, connection, gate):
     slow = [insert(connection, action_type="slow:run", scheduled_at=NOW) for _ in range(10)]
     quick = [insert(connection, action_type="quick:run", scheduled_at=NOW) for _ in range(10)]
     ticking, reports = begin(project)
@@ -95,7 +95,7 @@ def test_a_slow_import_takes_one_thread_and_what_needs_it_waits_for_none(project
     assert {statuses(connection)[one] for one in slow} == {"completed"}
 
 
-def test_an_import_that_outlives_its_limit_fails_what_needs_it_and_nothing_else(project, connection, gate, monkeypatch):
+def test_an_import_that_times_out_fails_only_the_action_that_needs_it(project, connection, gate, monkeypatch):
     monkeypatch.setattr(loading, "IMPORT_SECONDS", 0.5)
     slow = [insert(connection, action_type="slow:run", scheduled_at=NOW) for _ in range(5)]
     quick = [insert(connection, action_type="quick:run", scheduled_at=NOW) for _ in range(5)]
@@ -111,7 +111,7 @@ def test_an_import_that_outlives_its_limit_fails_what_needs_it_and_nothing_else(
 
     gate.opened.set()
     wait_until(lambda: project.processor.state.threads.stuck == 0)
-    # What was given up while it was imported was never called.
+    # The handler of the attempt abandoned during the import was never called.
     assert gate.calls == []
     connection.execute("update scheduled_actions set scheduled_at = scheduled_actions_now() where status = 'pending'")
     assert project.processor.tick().succeeded == 5

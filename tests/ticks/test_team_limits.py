@@ -1,4 +1,4 @@
-"""The limit of handlers per team in a process; waiting actions spend no attempt and block no other team."""
+"""The limit of handlers per team in a process: waiting actions use no attempt and delay no other team."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.factories import PATIENCE, database_now, insert, insert_many, project
 
 @pytest.fixture
 def a_project(database_url):
-    """Return a function that makes a project of handlers and settings on the test's database."""
+    """Return a function that creates a project with handlers and settings on the test's database."""
     with projects(database_url) as make:
         yield make
 
 
-class Crowd:
-    """Counts who is at work together."""
+class ConcurrencyCounter:
+    """Counts the handlers of each team that run at the same time."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -60,48 +60,48 @@ def fill(connection, team, count, *, minutes=60, **columns):
     ]  # fmt: skip
 
 
-def test_a_team_has_no_more_handlers_at_once_than_its_limit_and_the_others_go_on(a_project, connection):
-    crowd = Crowd()
+def test_a_team_never_exceeds_its_limit_and_other_teams_continue(a_project, connection):
+    counter = ConcurrencyCounter()
     fill(connection, "large", 40)
     fill(connection, "small", 10, minutes=1)
-    project = a_project(crowd.handler(), concurrency=6, batch_size=20, teams_concurrency=2)
+    project = a_project(counter.handler(), concurrency=6, batch_size=20, teams_concurrency=2)
 
     report = project.processor.tick()
 
     assert report.succeeded == 50
-    assert crowd.most["large"] <= 2
-    assert crowd.most["small"] <= 2
-    assert max(place for place, (team, _) in enumerate(crowd.started) if team == "small") < 40
-    assert sorted(crowd.of("large")) == list(range(40))
+    assert counter.most["large"] <= 2
+    assert counter.most["small"] <= 2
+    assert max(place for place, (team, _) in enumerate(counter.started) if team == "small") < 40
+    assert sorted(counter.of("large")) == list(range(40))
     assert all(found[0] == 1 for found in connection.execute("select attempts from scheduled_actions"))
     assert all(found[0] == [] for found in connection.execute("select history from scheduled_actions"))
 
 
 def test_two_teams_at_their_limits_delay_no_other_team_and_complete(a_project, connection):
-    crowd = Crowd()
+    counter = ConcurrencyCounter()
     fill(connection, "a", 60, minutes=90)
     fill(connection, "b", 60)
     fill(connection, "small", 5, minutes=1)
-    project = a_project(crowd.handler(), concurrency=4, batch_size=10, teams_concurrency=1)
+    project = a_project(counter.handler(), concurrency=4, batch_size=10, teams_concurrency=1)
 
     report = project.processor.tick()
 
     assert report.succeeded == 125
-    assert set(crowd.most.values()) == {1}
-    assert max(place for place, (team, _) in enumerate(crowd.started) if team == "small") < 100
-    assert [crowd.of(team) for team in ("a", "b", "small")] == [list(range(60)), list(range(60)), list(range(5))]
+    assert set(counter.most.values()) == {1}
+    assert max(place for place, (team, _) in enumerate(counter.started) if team == "small") < 100
+    assert [counter.of(team) for team in ("a", "b", "small")] == [list(range(60)), list(range(60)), list(range(5))]
 
 
-def test_a_limit_without_fairness_ends_as_well(a_project, connection):
-    crowd = Crowd()
+def test_a_tick_with_team_limits_and_without_fair_claims_runs_every_action(a_project, connection):
+    counter = ConcurrencyCounter()
     fill(connection, "a", 20)
     fill(connection, "b", 20, minutes=1, lock_group="g")
-    project = a_project(crowd.handler(0.001), concurrency=4, teams_concurrency=1, fair_by_team=False)
+    project = a_project(counter.handler(0.001), concurrency=4, teams_concurrency=1, fair_by_team=False)
 
     report = project.processor.tick()
 
     assert report.succeeded == 40
-    assert crowd.most["a"] == crowd.most["b"] == 1
+    assert counter.most["a"] == counter.most["b"] == 1
 
 
 def test_actions_without_a_team_have_no_limit(a_project, connection):
@@ -117,7 +117,7 @@ def test_actions_without_a_team_have_no_limit(a_project, connection):
     assert project.processor.tick().succeeded == 3
 
 
-def test_a_handler_that_was_given_up_counts_until_it_returns(a_project, connection):
+def test_an_abandoned_handler_counts_until_it_returns(a_project, connection):
     released, done = threading.Event(), threading.Event()
 
     @action("test:hang", timeout_seconds=0.1, max_attempts=1)
@@ -146,7 +146,7 @@ def test_a_handler_that_was_given_up_counts_until_it_returns(a_project, connecti
     assert statuses(connection)[waiting] == "completed"
 
 
-def test_some_teams_have_limits_of_their_own(tmp_path):
+def test_single_teams_can_have_separate_limits(tmp_path):
     (tmp_path / "scheduled_actions.toml").write_text('[teams]\nconcurrency = 1\n[teams.concurrency_of]\n"a b" = 3\n')
 
     teams = config.load(tmp_path, {"SCHEDULED_ACTIONS_TEAMS_CONCURRENCY": "2"}).settings.teams
@@ -155,7 +155,7 @@ def test_some_teams_have_limits_of_their_own(tmp_path):
 
 
 @pytest.mark.parametrize("table", ["3", '{"a" = 0}', '{"a" = "many"}'])
-def test_an_invalid_team_limit_is_refused_by_name(tmp_path, table):
+def test_an_invalid_team_limit_is_rejected_by_name(tmp_path, table):
     (tmp_path / "scheduled_actions.toml").write_text(f"[teams]\nconcurrency_of = {table}\n")
 
     with pytest.raises(ConfigInvalid, match=r"teams\.concurrency_of"):

@@ -1,4 +1,4 @@
-"""A tick ends in time, whatever its handlers, its process and its database do meanwhile."""
+"""A tick ends in time, whatever its handlers, its process and its database do."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LeavesAtOne(BaseModel):
 
 @pytest.fixture
 def a_project(database_url):
-    """Return a function that makes a project of handlers and settings on the test's database."""
+    """Return a function that creates a project with handlers and settings on the test's database."""
     with projects(database_url) as make:
         yield make
 
@@ -64,7 +64,7 @@ def schedule(project, action_type="test:run", **arguments):
 
 
 def running(connection):
-    """Return what ticks that have not ended have announced."""
+    """Return the ids that the ticks which have not ended have announced."""
     found = connection.execute("select unnest(running) from scheduled_action_ticks where finished_at is null")
     return [one for (one,) in found.fetchall()]
 
@@ -84,7 +84,7 @@ def run(payload):
 
 @contextmanager
 def on_a_thread(work, *arguments, **options):
-    """Do the work in a thread of its own; give what will be its result."""
+    """Run the function in a separate thread; yield a future for its result."""
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(work, *arguments, **options)
 
@@ -92,9 +92,7 @@ def on_a_thread(work, *arguments, **options):
 # -- handlers that take too long ---------------------------------------------------------------------------------------
 
 
-def test_an_attempt_that_takes_longer_than_its_timeout_has_failed_and_the_others_settle_on_time(
-    a_project, connection, released
-):
+def test_an_attempt_that_exceeds_its_timeout_fails_and_the_others_settle_on_time(a_project, connection, released):
     project = a_project(a_hanging(released), run)
     hanging = schedule(project, "test:hang")
     good = [schedule(project) for _ in range(20)]
@@ -128,7 +126,7 @@ def test_a_handler_that_exceeds_its_timeout_is_asked_to_stop(a_project, connecti
     assert left == [0.0]
 
 
-def test_an_async_handler_that_is_over_its_time_is_cancelled(a_project):
+def test_an_async_handler_that_exceeds_its_timeout_is_cancelled(a_project):
     cancelled = threading.Event()
 
     @action("test:run", timeout_seconds=0.2)
@@ -149,7 +147,7 @@ def test_an_async_handler_that_is_over_its_time_is_cancelled(a_project):
     wait_until(lambda: project.processor.state.threads.capacity == 2)
 
 
-def test_a_late_outcome_is_refused_and_said_to_be_stale(a_project, connection, released, caplog):
+def test_a_late_outcome_is_rejected_and_logged_as_stale(a_project, connection, released, caplog):
     @action("test:run", timeout_seconds=0.2)
     def handle(payload, context: Context):
         context.schedule("test:run", {})
@@ -187,7 +185,7 @@ def test_a_late_transactional_handler_leaves_nothing_behind(a_project, connectio
     assert connection.execute("select count(*) from effects").fetchone() == (0,)
 
 
-def test_a_handler_that_waited_for_a_transaction_until_it_was_given_up_never_starts(a_project, connection, released):
+def test_a_handler_abandoned_while_it_waited_for_a_transaction_never_starts(a_project, connection, released):
     started = []
 
     @action("test:run", transactional=True, timeout_seconds=0.2)
@@ -203,12 +201,10 @@ def test_a_handler_that_waited_for_a_transaction_until_it_was_given_up_never_sta
     released.set()
     wait_until(lambda: project.processor.state.threads.stuck == 0)
 
-    assert len(started) == 1, "the other waited, for one transaction at a time"
+    assert len(started) == 1, "the other waited, because only one transaction runs at a time"
 
 
-def test_threads_that_never_return_are_counted_and_once_they_have_eaten_all_the_process_says_so(
-    a_project, connection, released
-):
+def test_a_process_reports_that_all_of_its_threads_are_stuck(a_project, connection, released):
     project = a_project(a_hanging(released, max_attempts=1), run, concurrency=2)
     hanging = [schedule(project, "test:hang", priority=-1) for _ in range(2)]
     waiting = schedule(project)
@@ -244,7 +240,7 @@ def test_a_process_works_again_once_its_threads_have_returned(a_project, connect
     assert statuses(connection)[waiting] == "completed"
 
 
-def test_a_member_past_its_time_keeps_its_group_until_it_returns(a_project, connection, released):
+def test_an_action_past_its_timeout_holds_its_lock_group_until_it_returns(a_project, connection, released):
     project = a_project(a_hanging(released, max_attempts=1), run)
     late = schedule(project, "test:hang", lock_group="g")
     following = schedule(project, lock_group="g")
@@ -281,7 +277,7 @@ def test_an_action_that_could_never_fit_is_reported_and_not_started(a_project, c
 
 
 def test_a_blocking_member_that_could_never_fit_does_not_keep_the_tick_busy(a_project, connection):
-    """It has begun before, so that it keeps its hold when it is released."""
+    """The action has started before, so it keeps its hold when it is released."""
 
     @action("test:long", timeout_seconds=60)
     def long(payload): ...
@@ -304,11 +300,11 @@ def test_a_blocking_member_that_could_never_fit_does_not_keep_the_tick_busy(a_pr
     assert statuses(connection) == {action_id: "pending"}
 
 
-# -- the budget --------------------------------------------------------------------------------------------------------
+# -- time limits -------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_starts_after_the_run_and_what_is_left_is_released_uncharged(a_project, connection):
-    """Each takes 60 ms, and a second runs sixteen or so of a hundred."""
+def test_no_action_starts_after_max_run_seconds_and_the_others_are_released_uncharged(a_project, connection):
+    """Each handler takes 60 ms, so about sixteen of a hundred run in a second."""
     pause = threading.Event()
 
     @action("test:run")
@@ -334,8 +330,8 @@ def test_nothing_starts_after_the_run_and_what_is_left_is_released_uncharged(a_p
     assert report.duration_ms < 5000
 
 
-def test_by_its_end_a_tick_has_given_up_what_still_runs_and_has_answered(a_project, connection, released):
-    """The handler's own timeout is longer than what its type's measured durations promised."""
+def test_a_tick_abandons_running_handlers_and_answers_by_its_end(a_project, connection, released):
+    """The handler takes longer than the measured durations of its type let expect."""
     project = a_project(
         a_hanging(released, timeout_seconds=30), concurrency=2, max_run_seconds=1.5, max_duration_seconds=3.5
     )
@@ -351,7 +347,7 @@ def test_by_its_end_a_tick_has_given_up_what_still_runs_and_has_answered(a_proje
     assert "the tick's time was up" in found["error_message"]
 
 
-def test_a_host_with_a_shorter_limit_has_the_last_word(a_project, connection):
+def test_a_shorter_time_limit_of_the_host_applies(a_project, connection):
     project = a_project(run)
     action_id = schedule(project)
 
@@ -361,7 +357,7 @@ def test_a_host_with_a_shorter_limit_has_the_last_word(a_project, connection):
     assert "does not fit into a tick of 20 s" in report.errors[0]["error"]
 
 
-def test_a_host_whose_time_is_up_has_nothing_started(a_project, connection):
+def test_no_action_starts_if_the_hosts_time_is_up(a_project, connection):
     project = a_project(run, default_timeout_seconds=0.1)
     action_id = schedule(project)
 
@@ -371,7 +367,7 @@ def test_a_host_whose_time_is_up_has_nothing_started(a_project, connection):
     assert (report.processed, report.remaining) == (0, 1)
 
 
-def test_a_lease_outlives_the_tick_that_took_it_by_a_quarter_of_a_minute(a_project, connection):
+def test_a_lease_lasts_fifteen_seconds_longer_than_its_tick(a_project, connection):
     leases = []
 
     @action("test:run")
@@ -391,7 +387,7 @@ def test_a_lease_outlives_the_tick_that_took_it_by_a_quarter_of_a_minute(a_proje
 
 
 def test_a_tick_whose_leases_have_ended_starts_nothing_more(a_project, connection):
-    """Its process was frozen for an hour."""
+    """The process was frozen for an hour."""
     order = []
 
     @action("test:run")
@@ -410,10 +406,10 @@ def test_a_tick_whose_leases_have_ended_starts_nothing_more(a_project, connectio
     assert sorted(statuses(connection).values()) == ["completed", "pending", "pending"]
 
 
-# -- being stopped -----------------------------------------------------------------------------------------------------
+# -- stopping a process ------------------------------------------------------------------------------------------------
 
 
-def test_a_process_that_is_stopping_finishes_what_runs_releases_the_rest_and_starts_no_more(a_project, connection):
+def test_a_stopping_process_finishes_running_handlers_and_releases_the_other_actions(a_project, connection):
     is_running, told = threading.Event(), []
 
     @action("test:run")
@@ -471,7 +467,7 @@ def test_a_second_tick_of_the_same_process_answers_busy(a_project, connection, r
     assert statuses(connection)[waiting] in {"pending", "completed"}
 
 
-def test_what_becomes_due_while_a_tick_works_is_taken_along(a_project, connection):
+def test_an_action_that_becomes_due_while_a_tick_works_runs_in_that_tick(a_project, connection):
     @action("test:slow")
     def slow(payload):
         insert(connection)
@@ -483,7 +479,7 @@ def test_what_becomes_due_while_a_tick_works_is_taken_along(a_project, connectio
     assert project.processor.tick().succeeded == 2
 
 
-def test_an_action_that_fails_last_and_is_due_at_once_is_not_left_for_the_next_tick(a_project, connection):
+def test_an_action_that_fails_last_and_is_due_again_immediately_is_not_left_for_the_next_tick(a_project, connection):
     answers = iter([RetryAfter(0), None])
 
     @action("test:slow")
@@ -503,7 +499,7 @@ def test_an_action_that_fails_last_and_is_due_at_once_is_not_left_for_the_next_t
 
 
 @pytest.mark.parametrize("leaves", ["the next of its group", "a follow-up"])
-def test_what_an_action_that_ends_last_makes_possible_is_not_left_for_the_next_tick(a_project, connection, leaves):
+def test_actions_that_the_last_settlement_makes_due_are_not_left_for_the_next_tick(a_project, connection, leaves):
     @action("test:slow")
     def slow(payload, context: Context):
         wait_until(lambda: list(statuses(connection).values()).count("completed") == 8)
@@ -523,7 +519,7 @@ def test_what_an_action_that_ends_last_makes_possible_is_not_left_for_the_next_t
     assert (report.succeeded, report.remaining) == (10, 0)
 
 
-def test_two_processes_share_the_work_and_never_the_rows(a_project, connection):
+def test_two_processes_share_the_due_actions_and_run_each_once(a_project, connection):
     lock, ran = threading.Lock(), []
     both = threading.Barrier(2)
 
@@ -552,7 +548,7 @@ def test_two_processes_share_the_work_and_never_the_rows(a_project, connection):
     assert {row(connection, one)["attempts"] for one in made} == {1}
 
 
-# -- cancelling what runs ----------------------------------------------------------------------------------------------
+# -- cancelling running actions ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("ends_by", "status"), [("raising", "cancelled"), ("returning", "completed")])
@@ -584,7 +580,7 @@ def test_a_running_action_that_is_cancelled_is_asked_to_stop_and_never_retried(a
     assert (report.skipped, report.succeeded) == ((1, 0) if status == "cancelled" else (0, 1))
 
 
-# -- a database that goes away -----------------------------------------------------------------------------------------
+# -- an unavailable database -------------------------------------------------------------------------------------------
 
 
 def test_a_tick_continues_when_its_connections_are_closed(a_project, connection):
@@ -604,7 +600,7 @@ def test_a_tick_continues_when_its_connections_are_closed(a_project, connection)
     assert statuses(connection) == dict.fromkeys(made, "completed")
 
 
-def test_a_settlement_whose_connection_ends_in_the_middle_of_it_is_sent_again(a_project, connection, database_url):
+def test_a_settlement_is_repeated_if_its_connection_is_lost_during_it(a_project, connection, database_url):
     """Another session locks the row, so that the settlement waits and can be cancelled."""
     holder = psycopg.connect(database_url)
 
@@ -651,9 +647,7 @@ def test_an_outcome_with_a_locked_row_delays_no_other(a_project, connection, dat
     assert statuses(connection)[held] == "completed"
 
 
-def test_a_start_whose_outcome_could_not_be_written_in_time_is_charged_all_the_same(
-    a_project, connection, database_url
-):
+def test_a_start_whose_outcome_could_not_be_written_in_time_is_charged(a_project, connection, database_url):
     holder = psycopg.connect(database_url)
 
     @action("test:run")
@@ -664,7 +658,7 @@ def test_a_start_whose_outcome_could_not_be_written_in_time_is_charged_all_the_s
     project = a_project(handle, max_run_seconds=1.5, max_duration_seconds=3.2, default_timeout_seconds=0.1)
     action_id = schedule(project)
     with holder:
-        # Its last statement is cut off where it waits for the row.
+        # The last statement of the tick is cancelled while it waits for the row.
         with suppress(DatabaseUnavailable):
             project.processor.tick()
         holder.rollback()
@@ -680,8 +674,8 @@ def test_a_start_whose_outcome_could_not_be_written_in_time_is_charged_all_the_s
     assert running(connection) == []
 
 
-def test_a_start_after_another_ping_was_left_to_the_tick_as_it_ended_is_charged_too(a_project, connection):
-    """The tick ends, goes on because it was asked meanwhile, and its process stands still until its lease is over."""
+def test_a_start_for_a_ping_that_arrived_at_the_end_of_the_tick_is_charged(a_project, connection):
+    """The tick ends, continues for a ping that has arrived, and its process freezes until the lease has ended."""
     starts = []
 
     @action("test:run")
@@ -714,7 +708,7 @@ def test_a_start_after_another_ping_was_left_to_the_tick_as_it_ended_is_charged_
     assert [entry["outcome"] for entry in found["history"]] == ["crashed", "completed"]
 
 
-def test_a_release_that_could_not_be_written_is_charged_nothing(a_project, connection, database_url):
+def test_a_release_that_could_not_be_written_charges_no_attempt(a_project, connection, database_url):
     holder = psycopg.connect(database_url)
     started = []
 
@@ -755,8 +749,8 @@ def test_a_payload_whose_validation_exits_fails_and_its_thread_continues(a_proje
     assert project.processor.state.threads.stuck == 0
 
 
-def test_what_the_database_refuses_of_one_outcome_harms_no_other(a_project, connection):
-    """A constraint of the user's own, on a column that the handlers' answers fill."""
+def test_an_outcome_that_the_database_refuses_affects_no_other(a_project, connection):
+    """A user's constraint rejects a value of the column that stores the handlers' results."""
     connection.execute("alter table scheduled_actions add check (result is null or result <> '13')")
 
     @action("test:run")
@@ -774,7 +768,7 @@ def test_what_the_database_refuses_of_one_outcome_harms_no_other(a_project, conn
 
 
 def test_a_database_that_does_not_answer_ends_the_tick_in_time(a_project, connection, database_url):
-    """A migration locks the table for ever."""
+    """A migration locks the table and does not end."""
     project = a_project(run, max_run_seconds=0.5, max_duration_seconds=2.2, default_timeout_seconds=0.1)
     action_id = schedule(project)
 
@@ -790,7 +784,7 @@ def test_a_database_that_does_not_answer_ends_the_tick_in_time(a_project, connec
     assert project.processor.tick().succeeded == 1
 
 
-def test_a_database_that_cannot_be_reached_is_said_to_be_so(a_project, admin, database_url):
+def test_an_unreachable_database_is_reported(a_project, admin, database_url):
     project = a_project(run)
     name = psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]
     admin.execute(f'alter database "{name}" allow_connections false')
@@ -802,7 +796,7 @@ def test_a_database_that_cannot_be_reached_is_said_to_be_so(a_project, admin, da
     assert project.processor.tick().success
 
 
-def test_tables_that_are_not_there_are_said_to_be_missing(a_project, connection):
+def test_missing_tables_are_reported(a_project, connection):
     connection.execute("drop table scheduled_action_ticks")
 
     with pytest.raises(SchemaOutdated, match="run `scheduled-actions migrate`"):
@@ -810,7 +804,7 @@ def test_tables_that_are_not_there_are_said_to_be_missing(a_project, connection)
 
 
 def test_instants_come_from_the_databases_clock(a_project, connection):
-    """The application's may be wrong by an hour: none of its instants is written."""
+    """The application's clock is wrong by an hour: none of its instants is stored."""
     move_clock(connection, timedelta(hours=1))
     project = a_project(run)
     action_id = schedule(project)
@@ -839,7 +833,7 @@ def test_no_payload_is_ever_logged(a_project, connection, caplog):
     assert "4111" not in caplog.text
 
 
-def test_a_tick_answers_at_once_where_nothing_is_due(a_project):
+def test_a_tick_without_due_actions_answers_immediately(a_project):
     project = a_project(run)
     project.processor.tick()
 

@@ -22,7 +22,7 @@ def a_candidate(**changes):
 
 
 def a_pace(**durations):
-    """Return a stats that has measured each type for twenty attempts."""
+    """Return duration statistics with twenty measured attempts of each type."""
     stats = DurationStats()
     for action_type, seconds in durations.items():
         for _ in range(20):
@@ -42,7 +42,7 @@ def a_wave(candidates, **changes):
     return next_wave(candidates, **values | changes)
 
 
-def test_as_many_start_as_threads_are_free_in_the_order_of_the_claim():
+def test_one_action_per_free_thread_starts_in_the_order_of_the_claim():
     assert a_wave([a_candidate() for _ in range(9)], free=3) == [0, 1, 2]
 
 
@@ -52,11 +52,11 @@ def test_nothing_starts_without_a_thread_after_the_limit_or_next_to_an_action_th
 
 
 @pytest.mark.parametrize(("now", "started"), [(4.0, [0]), (4.1, [])])
-def test_only_what_its_timeout_lets_end_in_time_starts(now, started):
+def test_an_action_starts_only_if_its_timeout_ends_in_time(now, started):
     assert a_wave([a_candidate(timeout_seconds=50.0)], now=now) == started
 
 
-def test_one_that_would_end_too_late_lets_the_next_go_first():
+def test_an_action_that_would_end_too_late_is_passed_over():
     slow, quick = a_candidate(timeout_seconds=50.0), a_candidate(timeout_seconds=5.0)
 
     assert a_wave([slow, quick], now=10.0, free=1) == [1]
@@ -74,13 +74,13 @@ def test_a_measured_type_is_expected_to_take_its_p95_rather_than_its_timeout():
 @pytest.mark.parametrize(
     ("seconds", "announced"), [(0.005, 2), (0.0049, 102), (0.002, 250), (0.0009, MAX_BATCH), (0.00001, MAX_BATCH)]
 )
-def test_of_fast_ones_so_many_are_announced_as_one_thread_does_in_half_a_second(seconds, announced):
+def test_as_many_fast_actions_are_announced_as_one_thread_runs_in_half_a_second(seconds, announced):
     wave = a_wave([a_candidate(action_type="fast") for _ in range(700)], free=2, stats=a_pace(fast=seconds))
 
     assert wave == list(range(announced))
 
 
-def test_fast_ones_in_flight_count_towards_the_wave():
+def test_fast_actions_in_flight_count_towards_the_wave():
     candidates = [a_candidate(action_type="fast") for _ in range(300)]
 
     wave = a_wave(candidates, free=2, in_flight=240, stats=a_pace(fast=0.002))
@@ -88,7 +88,7 @@ def test_fast_ones_in_flight_count_towards_the_wave():
     assert wave == list(range(10))
 
 
-def test_however_many_fast_ones_are_announced_a_thread_that_is_free_gets_a_slow_one():
+def test_a_free_thread_gets_a_slow_action_however_many_fast_ones_are_announced():
     candidates = [a_candidate(action_type="fast") for _ in range(700)] + [a_candidate(action_type="slow")]
 
     wave = a_wave(candidates, free=2, stats=a_pace(fast=0.0001, slow=1.0))
@@ -102,7 +102,7 @@ def test_a_last_attempt_never_queues_behind_others_however_fast_its_type():
     assert a_wave(candidates, free=2, stats=a_pace(fast=0.002)) == [0, 1]
 
 
-def test_a_type_is_fast_only_once_it_was_measured_to_be():
+def test_a_type_is_fast_only_after_enough_measurements():
     stats = DurationStats()
     for _ in range(4):
         stats.record("fast", 0.0001)
@@ -113,7 +113,7 @@ def test_a_type_is_fast_only_once_it_was_measured_to_be():
     assert stats.wave("fast") == MAX_BATCH
 
 
-def test_an_action_that_ended_its_process_starts_alone():
+def test_an_action_that_crashed_its_process_starts_alone():
     ordinary, alone = a_candidate(), a_candidate(runs_alone=True)
 
     assert a_wave([ordinary, alone, ordinary]) == [1]
@@ -121,7 +121,7 @@ def test_an_action_that_ended_its_process_starts_alone():
     assert a_wave([alone, alone]) == [0]
 
 
-def test_one_that_would_have_to_run_alone_but_no_longer_fits_keeps_no_other_back():
+def test_an_action_that_has_to_run_alone_but_no_longer_fits_delays_no_other():
     alone, other = a_candidate(runs_alone=True, timeout_seconds=50.0), a_candidate(timeout_seconds=5.0)
 
     assert a_wave([alone, other], now=10.0) == [1]
@@ -143,7 +143,7 @@ def test_one_that_would_have_to_run_alone_but_no_longer_fits_keeps_no_other_back
     st.integers(0, 120),
     st.floats(0, 60),
 )
-def test_no_wave_is_larger_later_or_more_crowded_than_it_may_be(candidates, free, in_flight, now):
+def test_no_wave_exceeds_its_limits_or_mixes_an_action_that_runs_alone_with_others(candidates, free, in_flight, now):
     stats = a_pace(fast=0.001, slow=3.0)
 
     wave = a_wave(candidates, free=free, in_flight=in_flight, now=now, stats=stats)
@@ -162,9 +162,9 @@ def test_no_wave_is_larger_later_or_more_crowded_than_it_may_be(candidates, free
 @pytest.mark.parametrize(
     ("mean", "size"),
     [
-        (None, 16),  # Nothing is known: two rounds of the threads.
+        (None, 16),  # No duration is known: two actions per thread.
         (0.00001, 500),
-        (0.0009, 500),  # Half a second of one thread.
+        (0.0009, 500),  # As many as one thread runs in half a second.
         (0.00199, 251),
         (0.005, 100),
         (0.02, 100),
@@ -173,28 +173,28 @@ def test_no_wave_is_larger_later_or_more_crowded_than_it_may_be(candidates, free
         (30.0, 8),
     ],
 )
-def test_a_claim_takes_what_the_threads_do_in_about_a_second(mean, size):
+def test_a_claim_takes_about_as_many_actions_as_the_threads_run_in_a_second(mean, size):
     stats = DurationStats() if mean is None else a_pace(any=mean)
 
     assert claim_size(batch_size=100, concurrency=8, stats=stats) == size
 
 
-def test_a_claim_never_takes_more_than_a_batch_of_what_takes_its_time():
+def test_a_claim_of_slow_actions_takes_at_most_one_batch():
     assert claim_size(batch_size=5, concurrency=8, stats=DurationStats()) == 5
     assert claim_size(batch_size=5, concurrency=8, stats=a_pace(any=60.0)) == 5
 
 
-def test_a_claim_of_what_takes_next_to_no_time_is_five_batches_or_as_large_a_batch_as_is_set():
+def test_a_claim_of_very_fast_actions_takes_up_to_five_batches_and_never_less_than_one():
     assert claim_size(batch_size=7, concurrency=8, stats=a_pace(any=0.0001)) == 35
     assert claim_size(batch_size=1000, concurrency=8, stats=a_pace(any=0.0001)) == 1000
 
 
 @pytest.mark.parametrize(("seconds", "fits"), [(53.0, True), (53.1, False), (300.0, False)])
-def test_what_could_never_end_within_a_tick_is_known_beforehand(seconds, fits):
+def test_a_handler_that_could_never_end_within_a_tick_is_recognized(seconds, fits):
     assert BUDGET.could_ever_fit(seconds) is fits
 
 
-def test_the_p95_is_of_the_last_durations_only():
+def test_the_p95_covers_only_the_latest_durations():
     stats = a_pace(test=10.0)
     for _ in range(64):
         stats.record("test", 1.0)

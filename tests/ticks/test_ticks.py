@@ -1,4 +1,4 @@
-"""What becomes of each outcome, through a real tick on a real database; only the handlers are toys."""
+"""The effects of each outcome, in a real tick on a real database; only the handlers are test code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECOND = timedelta(seconds=1)
 
 @pytest.fixture
 def a_project(database_url):
-    """Return a function that makes a project of handlers and settings on the test's database."""
+    """Return a function that creates a project with handlers and settings on the test's database."""
     with projects(database_url) as make:
         yield make
 
@@ -37,7 +37,7 @@ def schedule(project, action_type="test:run", payload=None, **arguments):
 
 
 def a_handler(answer=None, action_type="test:run", **options):
-    """Return a handler that answers so, or raises it."""
+    """Return a handler that returns the value, or raises it if it is an exception."""
 
     @action(action_type, **options)
     def handle(payload):
@@ -55,12 +55,12 @@ def counts(report):
 
 
 def delay(connection, action_id):
-    """Return how long from its settlement the action waits."""
+    """Return the time from the settlement of the action until it is due again."""
     found = connection.execute("select scheduled_at - updated_at from scheduled_actions where id = %s", [action_id])
     return found.fetchone()[0]
 
 
-# -- an outcome each ---------------------------------------------------------------------------------------------------
+# -- outcomes ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_handler_that_returns_completes_its_action(a_project, connection):
@@ -78,7 +78,7 @@ def test_a_handler_that_returns_completes_its_action(a_project, connection):
 
 
 @pytest.mark.parametrize("answer", [{"n": 1}, [1, "é"], "text", 0, False])
-def test_what_a_handler_returns_is_kept_as_the_result(a_project, answer):
+def test_the_return_value_of_a_handler_is_stored_as_the_result(a_project, answer):
     project = a_project(a_handler(answer))
     action_id = schedule(project)
 
@@ -154,7 +154,7 @@ def test_a_retry_that_completes_is_in_the_history_and_clears_the_error(a_project
     assert [(entry["attempt"], entry["outcome"]) for entry in found["history"]] == [(1, "failed"), (2, "completed")]
 
 
-def test_the_actions_own_policy_comes_before_its_handlers_and_that_before_the_projects(a_project, connection):
+def test_the_retry_policy_of_the_action_precedes_that_of_the_handler_and_that_of_the_project(a_project, connection):
     project = a_project(
         a_handler(ValueError("no"), retry=Delays((20,))),
         a_handler(ValueError("no"), "test:plain"),
@@ -168,7 +168,7 @@ def test_the_actions_own_policy_comes_before_its_handlers_and_that_before_the_pr
 
 
 @pytest.mark.parametrize(("own", "of_handler", "allowed"), [(1, 2, 1), (None, 2, 2), (None, None, 3)])
-def test_the_actions_own_attempts_come_before_its_handlers_and_those_before_the_projects(
+def test_max_attempts_of_the_action_precede_those_of_the_handler_and_those_of_the_project(
     a_project, connection, own, of_handler, allowed
 ):
     project = a_project(a_handler(ValueError("no"), max_attempts=of_handler))
@@ -181,7 +181,7 @@ def test_the_actions_own_attempts_come_before_its_handlers_and_those_before_the_
     assert found["status"] == ("failed" if allowed == 1 else "pending")
 
 
-def test_a_handler_may_say_when_to_try_again(a_project, connection):
+def test_a_handler_can_set_the_delay_of_its_retry(a_project, connection):
     project = a_project(a_handler(RetryAfter(7, "busy over there")))
     action_id = schedule(project)
 
@@ -192,7 +192,7 @@ def test_a_handler_may_say_when_to_try_again(a_project, connection):
     assert row(connection, action_id)["error_message"] == "busy over there"
 
 
-def test_a_handler_may_say_that_the_failure_is_final(a_project, connection):
+def test_a_handler_can_prevent_further_attempts(a_project, connection):
     project = a_project(a_handler(Fail("the account is closed")))
     action_id = schedule(project)
 
@@ -203,7 +203,7 @@ def test_a_handler_may_say_that_the_failure_is_final(a_project, connection):
     assert (found["status"], found["attempts"], found["error_message"]) == ("failed", 1, "the account is closed")
 
 
-def test_a_snooze_spends_no_attempt_and_brings_its_state_back(a_project, connection):
+def test_a_snooze_uses_no_attempt_and_keeps_its_state(a_project, connection):
     seen = []
 
     @action("test:run")
@@ -244,7 +244,7 @@ def test_a_briefly_snoozed_action_continues_in_the_same_tick(a_project, connecti
     assert counts(report) == {"processed": 3, "succeeded": 1, "snoozed": 2}
 
 
-def test_a_handler_that_polls_without_end_keeps_no_tick_going(a_project, connection):
+def test_a_handler_that_polls_forever_does_not_keep_a_tick_running(a_project, connection):
     calls = []
 
     @action("test:run")
@@ -303,19 +303,19 @@ class Unprintable(Exception):
         pytest.param(RecursionError("deep"), id="RecursionError"),
         pytest.param(MemoryError(), id="MemoryError"),
         pytest.param(Unprintable(), id="without a text"),
-        pytest.param(ValueError("a\0b \ud800"), id="no text for Postgres"),
+        pytest.param(ValueError("a\0b \ud800"), id="text that Postgres rejects"),
         pytest.param(ValueError("x" * 1_000_000), id="long"),
-        pytest.param(object(), id="a result that is no JSON"),
-        pytest.param({"n": float("nan")}, id="a result that JSON has not"),
+        pytest.param(object(), id="a result that is not JSON"),
+        pytest.param({"n": float("nan")}, id="a number that JSON cannot express"),
         pytest.param("x" * 70_000, id="a result over the limit"),
-        pytest.param(Snooze(1, state=object()), id="a state that is no JSON"),
-        pytest.param(Snooze(timedelta(days=300_000_000)), id="a delay beyond all time"),
-        pytest.param(RetryAfter(timedelta(days=300_000_000)), id="a retry beyond all time"),
-        pytest.param(Fail(ValueError("an error for a reason")), id="a reason that is no text"),
-        pytest.param(Fail(Unprintable()), id="a reason without a text"),
-        pytest.param(RetryAfter(1, Unprintable()), id="a retry for a reason without a text"),
+        pytest.param(Snooze(1, state=object()), id="a state that is not JSON"),
+        pytest.param(Snooze(timedelta(days=300_000_000)), id="a delay out of range"),
+        pytest.param(RetryAfter(timedelta(days=300_000_000)), id="a retry delay out of range"),
+        pytest.param(Fail(ValueError("an exception as the reason")), id="a reason that is not text"),
+        pytest.param(Fail(Unprintable()), id="a reason without a string form"),
+        pytest.param(RetryAfter(1, Unprintable()), id="a retry whose reason has no string form"),
         pytest.param(Skip(None), id="no reason"),
-        pytest.param(Cancel(17), id="a number for a reason"),
+        pytest.param(Cancel(17), id="a number as the reason"),
     ],
 )
 @pytest.mark.parametrize("is_async", [False, True])
@@ -361,7 +361,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("columns", UNREADABLE)
-def test_one_row_that_cannot_be_read_is_one_failure(a_project, connection, columns):
+def test_an_unreadable_row_fails_only_its_own_action(a_project, connection, columns):
     has_run = []
 
     @action("test:run")
@@ -394,7 +394,7 @@ def test_an_invalid_stored_retry_policy_is_ignored(a_project, connection, retry)
     assert delay(connection, action_id) == 30 * SECOND
 
 
-def test_a_payload_that_the_handler_refuses_fails_finally_without_its_values(a_project, connection):
+def test_an_invalid_payload_fails_without_a_retry_and_without_its_values_in_the_error(a_project, connection):
     @action("test:run")
     def handle(payload: list[int]): ...
 
@@ -408,10 +408,10 @@ def test_a_payload_that_the_handler_refuses_fails_finally_without_its_values(a_p
     assert "4111" not in found["error_message"] + str(report.errors)
 
 
-# -- handlers that are not there ---------------------------------------------------------------------------------------
+# -- missing handlers --------------------------------------------------------------------------------------------------
 
 
-def test_a_type_without_a_handler_costs_no_attempt_and_is_reported(a_project, connection):
+def test_an_action_without_a_handler_uses_no_attempt_and_is_reported(a_project, connection):
     project = a_project(a_handler(action_type="test:other"))
     action_id = insert(connection, attempts=1)
 
@@ -424,7 +424,7 @@ def test_a_type_without_a_handler_costs_no_attempt_and_is_reported(a_project, co
     assert [error["error"] for error in report.errors] == [found["error_message"]]
 
 
-def test_it_is_pending_again_on_the_first_tick_of_a_build_that_has_one(a_project, connection):
+def test_an_action_without_a_handler_is_pending_again_on_the_first_tick_of_a_build_that_has_one(a_project, connection):
     action_id = insert(connection)
     a_project(a_handler(action_type="test:other")).processor.tick()
     assert statuses(connection) == {action_id: "no_action"}
@@ -436,7 +436,7 @@ def test_it_is_pending_again_on_the_first_tick_of_a_build_that_has_one(a_project
 
 
 @pytest.mark.parametrize("reference", ["tests.factories:nothing_there", "tests.no_such_module:handle"])
-def test_a_handler_that_cannot_be_loaded_is_a_failure_that_can_heal(a_project, connection, reference):
+def test_a_handler_that_cannot_be_loaded_is_a_failure_with_a_retry(a_project, connection, reference):
     project = a_project(registry=Registry(Path(), RegistryContent(handlers={"test:run": reference})))
     action_id = insert(connection)
 
@@ -448,10 +448,10 @@ def test_a_handler_that_cannot_be_loaded_is_a_failure_that_can_heal(a_project, c
     assert found["attempts"] == 1
 
 
-# -- what a handler knows ----------------------------------------------------------------------------------------------
+# -- the context of a handler ------------------------------------------------------------------------------------------
 
 
-def test_a_handler_knows_its_action_and_how_long_it_has(a_project):
+def test_the_context_has_the_action_and_the_remaining_time(a_project):
     seen = {}
 
     @action("test:run", timeout_seconds=9)
@@ -473,7 +473,7 @@ def test_a_handler_knows_its_action_and_how_long_it_has(a_project):
     assert (seen["attempt"], seen["stop"]) == (1, False)
 
 
-def test_what_one_handler_sets_in_its_context_the_next_one_does_not_find(a_project):
+def test_context_variables_of_one_handler_are_not_visible_to_the_next(a_project):
     variable, seen = contextvars.ContextVar("variable", default="nothing"), []
 
     @action("test:run")
@@ -494,7 +494,7 @@ def test_what_one_handler_sets_in_its_context_the_next_one_does_not_find(a_proje
 
 
 def a_parent(answer=None, **options):
-    """Return a handler that schedules a follow-up and then answers so."""
+    """Return a handler that schedules a follow-up, and then returns or raises the value."""
 
     @action("test:run", **options)
     def handle(payload, context: Context):
@@ -508,9 +508,7 @@ def a_parent(answer=None, **options):
 
 @pytest.mark.parametrize("answer", [None, {"n": 1}, Snooze(60), Skip("no"), Cancel("no")])
 @pytest.mark.parametrize("transactional", [False, True])
-def test_follow_ups_exist_once_the_attempt_settles_as_its_handler_answered(
-    a_project, connection, answer, transactional
-):
+def test_follow_ups_exist_once_the_outcome_of_the_handler_is_settled(a_project, connection, answer, transactional):
     project = a_project(a_parent(answer, transactional=transactional), a_handler(action_type="test:next"))
     parent = schedule(project)
 
@@ -525,7 +523,7 @@ def test_follow_ups_exist_once_the_attempt_settles_as_its_handler_answered(
 
 @pytest.mark.parametrize("answer", [ValueError("no"), Fail("no"), RetryAfter(5), object()])
 @pytest.mark.parametrize("transactional", [False, True])
-def test_follow_ups_of_an_attempt_that_failed_do_not_exist(a_project, connection, answer, transactional):
+def test_follow_ups_of_a_failed_attempt_are_discarded(a_project, connection, answer, transactional):
     project = a_project(a_parent(answer, transactional=transactional), a_handler(action_type="test:next"))
     action_id = schedule(project)
 
@@ -549,7 +547,7 @@ def test_a_follow_up_that_is_due_runs_in_the_same_tick(a_project, connection):
     assert set(statuses(connection).values()) == {"completed"}
 
 
-def test_a_follow_up_is_refused_at_the_handlers_desk(a_project, connection):
+def test_an_invalid_follow_up_raises_an_error_in_the_handler(a_project, connection):
     @action("test:run")
     def handle(payload, context: Context):
         context.schedule("test:rnu", {})
@@ -567,13 +565,13 @@ def test_a_follow_up_is_refused_at_the_handlers_desk(a_project, connection):
 
 @pytest.fixture
 def effects(connection):
-    """Return what handlers have written to the user's own table."""
+    """Return a function that reads the rows that handlers have written to the user's table."""
     connection.execute("create table effects (action_id uuid)")
     return lambda: [one for (one,) in connection.execute("select action_id from effects")]
 
 
 def a_writer(answer=None, **options):
-    """Return a transactional handler that writes to the user's own table and then answers so."""
+    """Return a transactional handler that writes to the user's table, and then returns or raises the value."""
 
     @action("test:run", transactional=True, **options)
     def handle(payload, context: Context):
@@ -601,7 +599,7 @@ def test_the_writes_of_a_transactional_handler_commit_with_its_settlement(a_proj
 @pytest.mark.parametrize(
     ("answer", "status"), [(ValueError("no"), "pending"), (Fail("no"), "failed"), (RetryAfter(5), "pending")]
 )
-def test_the_writes_of_a_transactional_handler_that_fails_never_were(a_project, connection, effects, answer, status):
+def test_the_writes_of_a_failed_transactional_handler_are_rolled_back(a_project, connection, effects, answer, status):
     project = a_project(a_writer(answer))
     action_id = schedule(project)
 
@@ -630,7 +628,7 @@ def test_a_transactional_handler_whose_claim_was_lost_is_rolled_back(a_project, 
     assert counts(report) == {}
 
 
-def test_a_transactional_handler_that_swallows_a_failed_statement_fails(a_project, connection, effects):
+def test_a_transactional_handler_that_catches_an_sql_error_fails(a_project, connection, effects):
     @action("test:run", transactional=True)
     def handle(payload, context: Context):
         context.connection.execute("insert into effects values (%s)", [context.id])
@@ -648,7 +646,7 @@ def test_a_transactional_handler_that_swallows_a_failed_statement_fails(a_projec
     assert "the handler's transaction failed" in found["error_message"]
 
 
-def test_what_a_transactional_handler_schedules_joins_its_transaction(a_project, connection, effects):
+def test_actions_scheduled_by_a_transactional_handler_join_its_transaction(a_project, connection, effects):
     @action("test:run", transactional=True)
     def handle(payload):
         scheduled_actions.schedule_action("test:next", {}, scheduled_at=timedelta(hours=1))
@@ -665,11 +663,11 @@ def test_what_a_transactional_handler_schedules_joins_its_transaction(a_project,
 
     found = statuses(connection)
     assert (found.pop(fails), found.pop(completes)) == ("pending", "completed")
-    assert list(found.values()) == ["pending"], "the follow-up of the one that committed"
+    assert list(found.values()) == ["pending"], "the follow-up of the handler whose transaction committed"
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_what_a_handler_schedules_by_itself_names_it_whatever_way_it_does(a_project, connection, transactional):
+def test_actions_scheduled_by_a_handler_store_its_action_as_their_creator(a_project, connection, transactional):
     refused = []
 
     def puts(name):
@@ -743,7 +741,7 @@ def test_a_tick_continues_until_nothing_is_due(a_project, connection):
 
 
 @pytest.mark.parametrize("answer", [RetryAfter(0), Snooze(0)])
-def test_what_is_due_again_at_once_runs_again_in_the_same_tick(a_project, connection, answer):
+def test_an_action_that_is_due_again_immediately_runs_again_in_the_same_tick(a_project, connection, answer):
     answers = iter([answer, None])
 
     @action("test:run")
@@ -761,7 +759,7 @@ def test_what_is_due_again_at_once_runs_again_in_the_same_tick(a_project, connec
     assert statuses(connection) == {action_id: "completed"}
 
 
-def test_the_most_urgent_run_first(a_project, connection):
+def test_the_most_urgent_actions_run_first(a_project, connection):
     order = []
 
     @action("test:run")
@@ -796,7 +794,7 @@ def test_members_of_a_lock_group_run_one_at_a_time_the_oldest_first(a_project, c
     assert order == list(range(12))
 
 
-def test_as_many_handlers_run_at_once_as_the_setting_says(a_project, connection):
+def test_the_setting_defines_how_many_handlers_run_at_once(a_project, connection):
     together = threading.Barrier(3)
 
     @action("test:run")
@@ -826,7 +824,7 @@ def test_a_tick_writes_a_row(a_project, connection):
     assert found == [(report.tick_id, "cron", "finished", [], expected, True, budget)]
 
 
-def test_no_action_is_said_to_have_begun_before_it_did_however_slow_the_tick_begins(a_project, connection):
+def test_no_start_of_an_action_is_recorded_too_early_after_a_slow_start_of_the_tick(a_project, connection):
     connection.execute(
         "create function asleep() returns trigger language plpgsql as"
         " 'begin perform pg_sleep(0.2); return null; end';"
@@ -845,7 +843,7 @@ def test_no_action_is_said_to_have_begun_before_it_did_however_slow_the_tick_beg
     assert found[0] >= timedelta(seconds=0.2)
 
 
-def test_a_tick_that_finds_nothing_leaves_a_row_of_the_same_kind(a_project, connection):
+def test_an_idle_tick_writes_a_row_of_the_same_form(a_project, connection):
     project = a_project(a_handler())
     project.processor.tick()
     schedule(project, scheduled_at=timedelta(hours=1))
@@ -880,7 +878,7 @@ def test_due_actions_of_every_kind_are_found(a_project, connection, columns):
     assert counts(project.processor.tick()) == {"processed": 1, "succeeded": 1}
 
 
-def test_while_its_handler_runs_an_action_is_announced(a_project, connection):
+def test_an_action_is_announced_while_its_handler_runs(a_project, connection):
     announced = []
 
     @action("test:run")
@@ -897,7 +895,7 @@ def test_while_its_handler_runs_an_action_is_announced(a_project, connection):
     assert announced == [True] * 5
 
 
-def test_the_first_tick_of_a_process_copies_what_the_functions_need_of_the_settings(a_project, connection):
+def test_the_first_tick_of_a_process_stores_the_settings_that_sql_functions_need(a_project, connection):
     project = a_project(a_handler(dedup_window=9), a_handler(action_type="test:other"), deduplication_window_seconds=7)
 
     project.processor.tick()
@@ -909,7 +907,7 @@ def test_the_first_tick_of_a_process_copies_what_the_functions_need_of_the_setti
     assert windows == [9, 7]
 
 
-def test_a_disabled_project_does_nothing_and_says_so(a_project, connection):
+def test_a_disabled_project_does_nothing_and_reports_it(a_project, connection):
     project = a_project(a_handler(), enabled=False)
     action_id = schedule(project)
 
@@ -919,7 +917,7 @@ def test_a_disabled_project_does_nothing_and_says_so(a_project, connection):
     assert statuses(connection) == {action_id: "pending"}
 
 
-def test_the_answer_stays_below_eight_kilobytes_whatever_the_errors_say(a_project, connection):
+def test_the_answer_stays_below_eight_kilobytes_whatever_the_errors_contain(a_project, connection):
     project = a_project(a_handler(ValueError('"\\é\n' * 3000)))
     for _ in range(40):
         schedule(project)

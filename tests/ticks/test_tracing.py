@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry, and the way of a trace from who schedules to what runs."""
+"""Spans for OpenTelemetry, and traces that continue from the caller to the handler."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scheduled_actions.testing.kit import kit
 from scheduled_actions.webhooks.sending import event_payload
 from tests.factories import insert, projects
 
-#: As a caller elsewhere would send it.
+#: A `traceparent` as another program would send it.
 ELSEWHERE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
@@ -49,7 +49,7 @@ def a_project(database_url):
 
 @pytest.fixture
 def spans(monkeypatch):
-    """Set a tracer provider up for the test, and return a function that gives the finished spans by name."""
+    """Set up a tracer provider for the test, and return a function that returns the finished spans by name."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -62,7 +62,7 @@ def spans(monkeypatch):
     provider.shutdown()
 
 
-def test_a_tick_and_its_handlers_have_spans_with_what_came_of_them(a_project, connection, spans):
+def test_a_tick_and_its_handlers_have_spans_with_their_outcomes(a_project, connection, spans):
     action_id = insert(connection)
 
     report = a_project(run).processor.tick(caller="cron")
@@ -81,7 +81,7 @@ def test_a_tick_and_its_handlers_have_spans_with_what_came_of_them(a_project, co
     assert inside.parent.span_id == dispatch.context.span_id
 
 
-def test_the_trace_of_the_caller_continues_in_the_handler_which_links_to_its_tick(a_project, spans):
+def test_a_handler_continues_the_trace_of_the_caller_and_links_to_its_tick(a_project, spans):
     project = a_project(run)
     with trace.get_tracer("theirs").start_as_current_span("request"):
         project.scheduler.schedule_action(NewAction(action_type="test:run", payload={}, metadata={"mine": 1}))
@@ -107,7 +107,7 @@ def test_a_follow_up_continues_the_trace_of_its_handler(a_project, connection, s
     assert followed.metadata["traceparent"].split("-")[1] == ELSEWHERE.split("-")[1]
 
 
-def test_a_caller_in_another_language_gives_its_trace_in_the_metadata(a_project, connection, spans):
+def test_a_caller_in_another_language_passes_its_trace_in_the_metadata(a_project, connection, spans):
     insert(connection, action_type="test:async", metadata={"traceparent": ELSEWHERE})
 
     a_project(run_async).processor.tick()
@@ -137,7 +137,7 @@ def test_an_invalid_traceparent_is_ignored(a_project, connection, spans, given):
     assert spans()["process test:run"].parent.span_id == spans()["scheduled_actions.tick"].context.span_id
 
 
-def test_a_trace_that_the_caller_gives_wins_over_its_own(a_project, spans):
+def test_a_trace_in_the_metadata_precedes_the_current_one(a_project, spans):
     project = a_project(run)
     with trace.get_tracer("theirs").start_as_current_span("request"):
         made = project.scheduler.schedule_action(
@@ -147,7 +147,7 @@ def test_a_trace_that_the_caller_gives_wins_over_its_own(a_project, spans):
     assert project.scheduler.get_action(made.id).metadata == {"traceparent": ELSEWHERE}
 
 
-def test_a_failure_is_an_error_without_its_reason(a_project, connection, spans):
+def test_the_span_of_a_failure_has_an_error_without_its_reason(a_project, connection, spans):
     insert(connection, payload={"fails": True})
 
     a_project(run).processor.tick()
@@ -187,7 +187,7 @@ def test_without_a_provider_there_are_no_spans_and_no_metadata(a_project):
     assert project.scheduler.get_action(made.id).metadata is None
 
 
-def test_nothing_of_opentelemetry_is_imported_by_this_package(tmp_path, database_url):
+def test_this_package_does_not_import_opentelemetry(tmp_path, database_url):
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "_registry.py").write_text("HANDLERS = {}\nOPTIONS = {}\nFUNCTIONS = {}\n")
     ask = (

@@ -1,4 +1,4 @@
-"""Transactional handlers: charged only when called, patient with locks, and without traces on their connection."""
+"""Transactional handlers: they are charged only when called, wait for locks, and leave their connection unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.factories import NOW, PATIENCE, insert, is_waiting, projects, row, se
 
 @pytest.fixture
 def a_project(database_url, connection):
-    """Return a function that makes a project on the test's database, which has a table of its own."""
+    """Return a function that creates a project on the test's database, which has an additional table."""
     set_clock(connection, NOW)
     connection.execute("create table effects (what text)")
     with projects(database_url) as make:
@@ -24,7 +24,7 @@ def a_project(database_url, connection):
 
 
 def effects(connection):
-    """Return what the handlers have written."""
+    """Return a function that reads the rows that the handlers have written."""
     return [what for (what,) in connection.execute("select what from effects order by what").fetchall()]
 
 
@@ -39,7 +39,7 @@ def transactional(body, action_type="test:run", **options):
 
 
 def write(context, what="written"):
-    """Leave an effect in the handler's transaction."""
+    """Insert a row in the handler's transaction."""
     context.connection.execute("insert into effects values (%s)", [what])
 
 
@@ -67,7 +67,7 @@ def test_a_handler_that_waits_for_its_connection_is_neither_charged_nor_timed_ou
     (waited,) = [one for one in ids if one != called]
     assert row(connection, called)["attempts"] == 1
     found = row(connection, waited)
-    # Either it was called in its turn, with all of its time, or it is as it was.
+    # Either the handler was called in its turn, with all of its time, or the action is unchanged.
     assert (found["status"], found["attempts"], found["error_message"]) in {
         ("pending", 0, None), ("pending", 1, "timed out after 1 s"),
     }  # fmt: skip
@@ -88,18 +88,18 @@ def test_the_time_limit_of_a_handler_begins_when_it_has_its_connection(a_project
 
     assert report.succeeded == 4
     assert {statuses(connection)[one] for one in ids} == {"completed"}
-    # The last has waited for longer than its limit, and each but the first for 0.7 s.
+    # The last one has waited longer than its time limit, and all but the first have waited 0.7 s.
     assert min(begun) > 1.5
 
 
-def test_a_handler_for_which_there_is_no_connection_is_not_charged(a_project, connection, database_url):
+def test_an_attempt_without_a_connection_for_its_handler_is_not_charged(a_project, connection, database_url):
     project = a_project(transactional(write), max_run_seconds=3)
     action_id = insert(connection, scheduled_at=NOW)
     database = project.database
     ticks_own, given = database.connection, []
 
     class NoMore:
-        """Lends connections to the tick's thread alone, as a server without a connection to spare does."""
+        """Lends connections only to the tick's thread, as if the server had no more connections."""
 
         def __call__(self, *_):
             if threading.current_thread().name.startswith("scheduled-actions-"):
@@ -116,7 +116,7 @@ def test_a_handler_for_which_there_is_no_connection_is_not_charged(a_project, co
     assert (found["status"], found["attempts"], effects(connection)) == ("pending", 0, [])
 
 
-# -- locks while it settles --------------------------------------------------------------------------------------------
+# -- locks during the settlement ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("series", [False, True])
@@ -144,7 +144,7 @@ def test_a_lock_on_the_row_is_waited_for_within_the_attempts_time(a_project, con
         other.execute(f"select from {table} for update")
         locked.set()
         wait_until(lambda: is_waiting(connection))
-        # Longer than a statement waits for a lock.
+        # Longer than the limit of a lock wait.
         time.sleep(0.6)
     ticking.join(PATIENCE)
 
@@ -179,7 +179,7 @@ def test_a_lock_that_outlasts_the_attempt_rolls_it_back_and_every_other_outcome_
         other.execute("select from scheduled_actions where id = %s for update", [action_id])
         locked.set()
         wait_until(lambda: [statuses(connection)[one] for one in others] == ["completed"] * 5)
-        # Past the attempt's time, and past the first refusal of its failure.
+        # Longer than the attempt's time, and than the first refused write of its failure.
         time.sleep(3)
     ticking.join(PATIENCE)
 
@@ -209,7 +209,7 @@ def test_a_lock_on_the_schedule_that_outlasts_the_attempt_rolls_it_back_within_i
     with psycopg.connect(database_url) as other:
         other.execute("select from scheduled_action_schedules for update")
         locked.set()
-        # While the lock is held: the attempt does not wait for the end of the tick.
+        # The lock is still held: the attempt does not wait until the tick ends.
         wait_until(lambda: row(connection, schedule.next_action_id)["attempts"] == 1)
     ticking.join(PATIENCE)
 
@@ -227,7 +227,7 @@ heard = []
 
 
 class _Wrong(Loader):
-    """Reads every text as nonsense."""
+    """A loader that returns the wrong value for every text."""
 
     def load(self, data):
         return "wrong"
@@ -265,13 +265,13 @@ SPOILS = {
 
 
 @pytest.fixture(autouse=True)
-def nothing_heard():
-    """Forget the notices of the test before."""
+def no_notices():
+    """Remove the notices of the previous test."""
     heard.clear()
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
-def test_what_a_handler_does_to_its_connection_ends_with_it(a_project, connection, spoil):
+def test_changes_of_a_handler_to_its_connection_end_with_the_attempt(a_project, connection, spoil):
     def work(context):
         write(context)
         how = SPOILS[spoil]
@@ -322,11 +322,11 @@ def test_a_handler_that_ends_its_transaction_in_sql_fails_with_an_explanation(a_
     assert (found["status"], report.succeeded) == ("failed", 0)
     assert "ended its transaction" in found["error_message"]
     assert statuses(connection)[neighbour] == "no_action"
-    # What it has committed stays; what it has rolled back is gone.
+    # Rows that the handler committed remain; those that it rolled back do not exist.
     assert effects(connection) == (["written"] if ending.startswith("commit") else [])
 
 
-def test_a_transaction_of_its_own_inside_is_a_handlers_right(a_project, connection):
+def test_a_handler_may_use_a_nested_transaction(a_project, connection):
     def work(context):
         with context.connection.transaction():
             write(context)
@@ -362,7 +362,7 @@ def test_a_lock_on_the_ticks_own_row_ends_no_tick_and_loses_no_outcome(a_project
         time.sleep(1)
     ticking.join(PATIENCE)
 
-    # What could not be announced has not started: the next tick has it.
+    # An action that could not be announced has not started; the next tick runs it.
     assert reports
     assert project.processor.tick().success
     assert {statuses(connection)[one] for one in ids} == {"completed"}

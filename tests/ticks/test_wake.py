@@ -1,4 +1,4 @@
-"""After the commit of what is due now a tick is pinged, once for many, and never at the caller's expense."""
+"""Pings after the commit of due actions: one ping for many actions, and no delay or error for the caller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(payload: dict):
 
 
 class Receiver:
-    """A server that counts pings, and answers each when it is let."""
+    """A server that counts pings, and answers each when the test allows it."""
 
     def __init__(self):
         self.headers, self.open, self.most = [], 0, 0
@@ -78,7 +78,7 @@ def schedule(project, connection=None, **arguments):
     )
 
 
-def test_an_action_that_is_due_now_pings_once_it_is_committed_signed_and_without_the_secret(a_project, receiver):
+def test_the_commit_of_a_due_action_sends_a_signed_ping_without_the_secret(a_project, receiver):
     project = a_project(run, url=receiver.url)
 
     schedule(project)
@@ -103,7 +103,7 @@ def test_an_action_due_later_sends_no_ping(a_project, receiver, arguments):
     assert len(receiver.headers) == 1
 
 
-def test_many_at_once_make_one_ping_in_flight_and_one_after_it(a_project, receiver):
+def test_many_due_actions_cause_one_ping_in_flight_and_one_after_it(a_project, receiver):
     project = a_project(run, url=receiver.url)
     receiver.answer.clear()
     schedule(project)
@@ -117,7 +117,7 @@ def test_many_at_once_make_one_ping_in_flight_and_one_after_it(a_project, receiv
     assert receiver.most == 1
 
 
-def test_in_a_callers_own_transaction_it_waits_for_the_commit(a_project, receiver, database_url):
+def test_a_ping_waits_for_the_commit_of_the_callers_transaction(a_project, receiver, database_url):
     project = a_project(run, url=receiver.url)
     with psycopg.connect(database_url) as own:
         schedule(project, connection=own)
@@ -147,7 +147,7 @@ def test_a_rolled_back_action_sends_no_ping(a_project, receiver, database_url):
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://127.0.0.1:1"])
-def test_an_unreachable_receiver_fails_no_caller(a_project, url):
+def test_an_unreachable_receiver_raises_no_error_in_the_caller(a_project, url):
     assert schedule(a_project(run, url=url)).id
 
 
@@ -170,7 +170,7 @@ def test_without_an_address_or_a_secret_there_is_no_ping(a_project, receiver):
     assert receiver.headers == []
 
 
-def test_a_script_that_ends_at_once_has_sent_its_ping(receiver, database_url, tmp_path):
+def test_a_script_that_exits_immediately_has_sent_its_ping(receiver, database_url, tmp_path):
     script = f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
@@ -225,6 +225,6 @@ def test_the_ping_of_a_whole_application_runs_the_action(a_project, database_url
         7,
     ],
 )
-def test_an_address_that_cannot_be_is_refused(a_project, url):
+def test_an_invalid_address_is_rejected(a_project, url):
     with pytest.raises(Exception, match="url"):
         a_project(run, url=url)

@@ -1,6 +1,6 @@
-"""A process that finds this on its path has a wrong clock: `PROOF_CLOCK_WRONG_BY` seconds ahead; negative: behind.
+"""Give a process with this on its path a wrong clock: `PROOF_CLOCK_WRONG_BY` seconds ahead; negative: behind.
 
-What measures durations (`time.monotonic`) stays right, as it does on a machine whose clock is wrong.
+The monotonic clock (`time.monotonic`) stays right, as on a machine with a wrong clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Datetime = dt.datetime
 
 
 class _Type(type):
-    """Takes every datetime for one of its own: libraries written in C go on making the real ones."""
+    """Treats every datetime as an instance, because libraries written in C still create real ones."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, _Datetime)

@@ -1,1 +1,1 @@
-"""Handlers of the proofs; the repository's own join them when a proof copies the project."""
+"""Handlers of the fault tests; those of the repository are added when a test copies the project."""

@@ -1,4 +1,4 @@
-"""Handlers that record when and where they ran, on a connection of their own, in a database of its own.
+"""Handlers that record when and where they ran, over a separate connection, in a separate database.
 
 The tests compare these records with the tables of the package.
 """
@@ -23,27 +23,27 @@ from scheduled_actions import Context, Snooze, action, next_occurrence
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Names the ledger's database to the processes that serve.
+#: The variable with the address of the ledger's database, for the processes that serve the project.
 LEDGER_URL = "PROOF_LEDGER_URL"
-#: Longer than any proof waits.
+#: Longer than any test waits, in seconds.
 FOR_EVER = 600.0
 _own = threading.local()
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a handler is to do."""
+    """The payload of a handler: how long it takes, and how often it fails."""
 
     number: int = 0
-    #: How long it takes.
+    #: Seconds that the handler takes.
     seconds: float = 0.0
-    #: It raises in its first attempts, this many.
+    #: Number of first attempts that raise an exception.
     failures: int = 0
 
 
 @contextmanager
 def recorded(context: Context, payload: Any) -> Iterator[None]:
-    """Write down the start, and the end if there is one."""
+    """Record the start of the block, and its end if it returns."""
     connection = _ledger()
     values = (context.id, context.action.action_type, context.action.lock_group, os.getpid(), context.attempt)
     row = connection.execute(
@@ -75,31 +75,31 @@ def _do(payload: Work, context: Context) -> dict[str, int]:
 
 @action("proof:work")
 def work(payload: Work, context: Context) -> dict[str, int]:
-    """Take some time; answer where it ran."""
+    """Take some time; return where it ran."""
     with recorded(context, asdict(payload)):
         return _do(payload, context)
 
 
 @action("proof:transact", transactional=True)
 def transact(payload: Work, context: Context) -> dict[str, int]:
-    """Leave one effect in the project's own database, together with the settlement."""
+    """Write one effect to the project's database, together with the settlement."""
     with recorded(context, asdict(payload)):
         context.connection.execute("insert into effects (action_id) values (%s)", [context.id])
-        # What takes next to no time would be announced far ahead of its start.
+        # Very fast actions would be announced long before they start.
         context.schedule("proof:work", {"number": payload.number, "seconds": 0.1})
         return _do(payload, context)
 
 
 @action("proof:gather")
 def gather(payload: list[Work], context: Context) -> None:
-    """Take all that was gathered under one key; fail at first."""
+    """Accept all payloads collected under one key; fail at first."""
     with recorded(context, [one.number for one in payload]):
         _do(payload[0], context)
 
 
 @action("proof:kill-process")
 def kill_process(payload: Work, context: Context) -> None:
-    """End the process that runs this."""
+    """Kill the process that runs this handler."""
     with recorded(context, asdict(payload)):
         time.sleep(payload.seconds)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -108,28 +108,28 @@ def kill_process(payload: Work, context: Context) -> None:
 
 @action("proof:hang", timeout_seconds=2)
 def hang(payload: Work, context: Context) -> None:
-    """Never return, nor listen."""
+    """Never return, and ignore requests to stop."""
     with recorded(context, asdict(payload)):
         time.sleep(FOR_EVER)
 
 
 @action("proof:hang-awaiting", timeout_seconds=2)
 async def hang_awaiting(payload: Work, context: Context) -> None:
-    """Await what never comes."""
+    """Await a future that is never completed."""
     with recorded(context, asdict(payload)):
         await asyncio.sleep(FOR_EVER)
 
 
 @action("proof:hang-blocking", timeout_seconds=2)
 async def hang_blocking(payload: Work, context: Context) -> None:
-    """Block the event loop it runs on."""
+    """Block its event loop."""
     with recorded(context, asdict(payload)):
         time.sleep(FOR_EVER)  # noqa: ASYNC251 - the very mistake
 
 
 @action("proof:hang-in-database", timeout_seconds=2, transactional=True)
 def hang_in_database(payload: Work, context: Context) -> None:
-    """Wait in the database, in the transaction of the settlement."""
+    """Wait in the database, in the handler's transaction."""
     with recorded(context, asdict(payload)):
         context.connection.execute("insert into effects (action_id) values (%s)", [context.id])
         context.connection.execute("select pg_sleep(%s)", [FOR_EVER])
@@ -137,7 +137,7 @@ def hang_in_database(payload: Work, context: Context) -> None:
 
 @action("proof:listen", timeout_seconds=20)
 def listen(payload: Work, context: Context) -> Snooze:
-    """Work until told to stop; go on later."""
+    """Run until asked to stop; then snooze, to continue later."""
     with recorded(context, asdict(payload)):
         while not context.should_stop:
             time.sleep(0.02)
@@ -146,13 +146,13 @@ def listen(payload: Work, context: Context) -> Snooze:
 
 @action("proof:tell-time")
 def tell_time(payload: Work, context: Context) -> dict[str, float]:
-    """Tell what this process takes for the time."""
+    """Record the current time by the clock of this process."""
     with recorded(context, asdict(payload)):
         return {"time": time.time(), "now": datetime.now(UTC).timestamp(), "pid": os.getpid()}
 
 
 @next_occurrence("half-minutes")
 def half_minutes(moment: datetime) -> datetime:
-    """Take long enough to be killed at it; answer the next full or half minute."""
+    """Take so long that the process can be killed meanwhile; return the next full or half minute."""
     time.sleep(0.2)
     return moment.replace(second=moment.second // 30 * 30, microsecond=0) + timedelta(seconds=30)

@@ -1,4 +1,4 @@
-"""What was sent of a deadline can be proven for as long as the deadline is kept, and that is long."""
+"""Receipts of sent notifications are kept as long as their deadline."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.statements import statement
 
 DAY = timedelta(days=1)
 DUE = NOW + 60 * DAY
-#: What comes to one person within it becomes one message.
-GATHERED = timedelta(seconds=60)
+#: Notifications to one person within this time are combined into one message.
+DIGEST_DELAY = timedelta(seconds=60)
 ANN = {"name": "Ann", "channels": ["ann@example.org"]}
 
 
@@ -27,7 +27,7 @@ def mailbox():
 
 @pytest.fixture
 def runtime(tmp_path, database_url, connection, mailbox):
-    """Give a project with deadlines and a real mail server, whose clock stands at NOW."""
+    """Yield a project with deadlines and a real mail server; its clock is set to NOW."""
     set_clock(connection, NOW)
     with notice_project(tmp_path, database_url, mailbox, *OWN) as made:
         yield made
@@ -44,14 +44,14 @@ def set_one(runtime, number=42, **changes):
 
 
 def tick(runtime, connection):
-    """Do everything due, and send what that gathers."""
-    for later in (timedelta(0), GATHERED):
+    """Run all due actions, and send the notifications that they collect."""
+    for later in (timedelta(0), DIGEST_DELAY):
         set_clock(connection, database_now(connection) + later)
         while runtime.processor.tick().processed:
             pass
 
 
-def test_what_was_sent_is_told_long_after_the_actions_that_sent_it_are_gone(runtime, connection, mailbox):
+def test_receipts_outlast_the_actions_that_sent_the_notifications(runtime, connection, mailbox):
     made = set_one(runtime)
     tick(runtime, connection)
     runtime.deadlines.complete(made.id)
@@ -65,11 +65,11 @@ def test_what_was_sent_is_told_long_after_the_actions_that_sent_it_are_gone(runt
         0,
     )
     assert (notice.stage, notice.recipient, notice.channel) == ("reminder:60 days before#1", "Ann", "email")
-    assert (notice.address, notice.problem, notice.sent_at) == ("ann@example.org", None, NOW + GATHERED)
+    assert (notice.address, notice.problem, notice.sent_at) == ("ann@example.org", None, NOW + DIGEST_DELAY)
     assert (notice.message_id, notice.subject) == (mail["Message-ID"], mail["Subject"])
 
 
-def test_what_a_channel_did_not_take_is_told_beside_what_the_next_one_took(runtime, connection, mailbox):
+def test_a_failed_channel_and_the_next_one_both_have_a_receipt(runtime, connection, mailbox):
     mailbox.replies["ann@example.org"] = "550 5.1.1 no such user"
     with a_receiver() as (place, posts):
         made = set_one(runtime, recipients=[{"name": "Ann", "channels": ["ann@example.org", f"http://{place}/secret"]}])
@@ -81,7 +81,7 @@ def test_what_a_channel_did_not_take_is_told_beside_what_the_next_one_took(runti
     assert "secret" not in taken.address
 
 
-def test_a_digest_counts_for_each_deadline_that_it_tells_of(runtime, connection, mailbox):
+def test_each_deadline_of_a_digest_has_a_receipt(runtime, connection, mailbox):
     made = [set_one(runtime, number) for number in (1, 2)]
     tick(runtime, connection)
 
@@ -92,7 +92,7 @@ def test_a_digest_counts_for_each_deadline_that_it_tells_of(runtime, connection,
     assert first.subject != second.subject
 
 
-def test_a_line_that_cannot_be_written_keeps_no_mail_back_and_sends_none_twice(runtime, connection, mailbox, caplog):
+def test_a_receipt_that_cannot_be_written_neither_prevents_nor_repeats_an_email(runtime, connection, mailbox, caplog):
     set_one(runtime)
     connection.execute("alter table scheduled_action_deadline_notices rename to elsewhere")
 
@@ -103,7 +103,7 @@ def test_a_line_that_cannot_be_written_keeps_no_mail_back_and_sends_none_twice(r
 
 
 @pytest.mark.parametrize("end", ["complete", "cancel"])
-def test_deadlines_that_ended_go_after_ten_years_with_what_proves_them(runtime, connection, end):
+def test_ended_deadlines_are_pruned_after_ten_years_with_their_receipts(runtime, connection, end):
     made = set_one(runtime)
     tick(runtime, connection)
     getattr(runtime.deadlines, end)(made.id)
@@ -118,7 +118,7 @@ def test_deadlines_that_ended_go_after_ten_years_with_what_proves_them(runtime, 
     assert connection.execute("select count(*) from scheduled_action_deadline_notices").fetchone() == (0,)
 
 
-def test_a_deadline_that_is_not_resolved_is_never_pruned(runtime, connection):
+def test_an_unresolved_deadline_is_never_pruned(runtime, connection):
     made = set_one(runtime)
 
     for days in (60, 36500):
@@ -130,7 +130,7 @@ def test_a_deadline_that_is_not_resolved_is_never_pruned(runtime, connection):
     assert len(reading.notices(runtime.deadlines.database, made)) >= 1
 
 
-def test_a_bite_is_found_by_an_index_however_many_are_kept(connection):
+def test_a_batch_of_old_deadlines_is_found_with_an_index(connection):
     connection.execute(
         "insert into scheduled_action_deadlines (target_type, target_id, status, due_at, closed_at)"
         " select 'licence', n::text, 'completed', now(), now() - n * interval '1 hour' from generate_series(1, 20000) n"
