@@ -279,7 +279,8 @@ def test_the_sweep_plans_a_schedule_whose_process_ended_between_claim_and_planni
     steps = Stepping()
     project = a_project(steps.function)
     schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
-    # The state after a process is killed between claim and planning: the occurrence is recorded, but the next one is not planned.
+    # The state after a process is killed between claim and planning: the occurrence is recorded, the next one is not
+    # planned.
     connection.execute("delete from scheduled_actions")
     connection.execute(
         "update scheduled_action_schedules"

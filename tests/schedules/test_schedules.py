@@ -334,7 +334,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("reference", [uuid4(), "nobody", "x" * 200])
+@pytest.mark.parametrize("reference", [uuid4(), "unknown", "x" * 200])
 def test_every_operation_reports_an_unknown_schedule(schedules, change, reference):
     with pytest.raises(UnknownSchedule):
         change(schedules, reference)
@@ -481,13 +481,13 @@ def test_an_invalid_declaration_does_not_affect_others(a_project):
     def handle(payload: dict) -> None:
         return None
 
-    bad = action("test:bad", recurrence={"rule": "daily", "skip": {"function": "nobody"}})(handle)
+    bad = action("test:bad", recurrence={"rule": "daily", "skip": {"function": "unknown"}})(handle)
     project = a_project(registry=Registry.of(good, bad))
 
     done = sync(project.schedules)
 
     assert done["created"] == ["test:good"]
-    assert "nobody" in done["refused"][0]
+    assert "unknown" in done["refused"][0]
     assert [one.name for one in project.schedules.find()] == ["test:good"]
 
 
