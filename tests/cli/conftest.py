@@ -1,4 +1,4 @@
-"""A project of its own for each test, and a way to run commands in it."""
+"""A new project for each test, and functions that run commands in it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def say(payload: Greeting):
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command answered."""
+    """The exit code and the output of a command."""
 
     exit_code: int
     stdout: str
@@ -55,14 +55,14 @@ class Ran:
 
     @property
     def json(self) -> Any:
-        """The one line of JSON that it printed."""
+        """The document that the command printed as one line of JSON."""
         (line,) = self.stdout.splitlines()
         return json.loads(line)
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Path]:
-    """Give a project: every project's package is called `handlers`, and Python keeps the first it saw."""
+    """Return a project directory; forget imported packages called `handlers`, a name that all projects use."""
     path = list(sys.path)
     others = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "handlers"}
     for name in others:
@@ -81,7 +81,7 @@ def project(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def run_anywhere(project: Path) -> Callable[..., Ran]:
-    """Give a function that runs a command in the project, without a database."""
+    """Return a function that runs a command in the project, without a database."""
 
     def run(*arguments: object, stdin: str | bytes | None = None, **environ: str | None) -> Ran:
         result = CliRunner().invoke(
@@ -99,7 +99,7 @@ def run_anywhere(project: Path) -> Callable[..., Ran]:
 
 @pytest.fixture
 def run(run_anywhere: Callable[..., Ran], database_url: str) -> Callable[..., Ran]:
-    """Give a function that runs a command in the project, on a fresh database with the tables."""
+    """Return a function that runs a command in the project, on a new database with the tables."""
 
     def run_there(*arguments: object, stdin: str | bytes | None = None, **environ: str | None) -> Ran:
         values = {"DATABASE_URL": database_url, "CRON_SECRET": CRON_SECRET, "ADMIN_TOKEN": ADMIN_TOKEN}

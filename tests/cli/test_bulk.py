@@ -28,26 +28,26 @@ def test_a_dry_run_counts_and_changes_nothing(run, connection):
     for _ in range(3):
         insert(connection, status="failed")
 
-    told = run("actions", "retry", "--all", "--dry-run", "--json").json
+    document = run("actions", "retry", "--all", "--dry-run", "--json").json
 
-    assert told == {"matched": 3, "changed": 0, "more": False, "dry_run": True}
+    assert document == {"matched": 3, "changed": 0, "more": False, "dry_run": True}
     assert run("actions", "retry", "--all", "--dry-run").stdout == "3 would be made pending\n"
     assert _statuses(connection) == ["failed"] * 3
 
 
-def test_it_asks_first(run, connection):
+def test_retrying_many_actions_requires_confirmation(run, connection):
     insert(connection, status="failed")
 
-    asked = run("actions", "retry", "--all", stdin="n\n")
+    declined = run("actions", "retry", "--all", stdin="n\n")
 
-    assert asked.exit_code == 1
-    assert "Retry 1 action?" in asked.stderr
+    assert declined.exit_code == 1
+    assert "Retry 1 action?" in declined.stderr
     assert _statuses(connection) == ["failed"]
     assert run("actions", "retry", "--all", stdin="y\n").exit_code == 0
     assert _statuses(connection) == ["pending"]
 
 
-def test_it_works_in_batches_and_reports_its_progress(run, connection):
+def test_a_bulk_command_works_in_batches_and_reports_its_progress(run, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, status, payload, scheduled_at, completed_at)"
         " select 'test:many', 'failed', '{}', now(), now() from generate_series(1, 1200)"
@@ -59,7 +59,7 @@ def test_it_works_in_batches_and_reports_its_progress(run, connection):
     assert ran.stderr.splitlines() == ["500 of 1,200", "1,000 of 1,200", "1,200 of 1,200"]
 
 
-def test_waiting_actions_are_cancelled_save_those_that_are_due_too_soon(run, connection):
+def test_cancel_all_skips_locked_actions_unless_forced(run, connection):
     now = database_now(connection)
     insert(connection, scheduled_at=now + timedelta(seconds=30))
     insert(connection, scheduled_at=now + timedelta(hours=1))
@@ -76,7 +76,7 @@ def test_waiting_actions_are_cancelled_save_those_that_are_due_too_soon(run, con
     assert history[-1]["by"].startswith("cli:")
 
 
-def test_nothing_that_matches_is_no_failure(run):
+def test_no_matching_action_is_not_an_error(run):
     ran = run("actions", "cancel", "--all", "--yes")
 
     assert (ran.exit_code, ran.stdout) == (0, "no action matches\n")
@@ -86,13 +86,13 @@ def test_nothing_that_matches_is_no_failure(run):
     "arguments", [["retry"], ["cancel", "--yes"], ["retry", "--all", "--type", "test:a"], ["cancel", "an-id", "--all"]]
 )
 def test_exactly_one_of_an_id_filters_and_all_is_required(run, arguments):
-    refused = run("actions", *arguments)
+    ran = run("actions", *arguments)
 
-    assert refused.exit_code == 2
-    assert "give either an ID, a filter such as --type or --status, or --all" in refused.stderr
+    assert ran.exit_code == 2
+    assert "give either an ID, a filter such as --type or --status, or --all" in ran.stderr
 
 
-def test_an_interruption_says_how_many_were_changed(run, connection, monkeypatch):
+def test_an_interruption_reports_the_number_of_changed_actions(run, connection, monkeypatch):
     from scheduled_actions.actions.management import ActionOperations
 
     for _ in range(3):

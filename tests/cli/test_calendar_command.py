@@ -1,4 +1,4 @@
-"""`calendar`: for people a table, for programs the names of the API."""
+"""`calendar`: a table on the terminal, and the fields of the API in JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 from tests.factories import NOW, insert, set_clock
 
 
-def test_it_shows_what_is_to_come(run, connection):
+def test_upcoming_actions_are_listed_in_pages_and_by_user_and_team(run, connection):
     set_clock(connection, NOW)
     first = insert(connection, scheduled_at=NOW + timedelta(hours=1), user_id="ann", team_id="blue")
     insert(connection, scheduled_at=NOW + timedelta(hours=2))
@@ -23,9 +23,9 @@ def test_it_shows_what_is_to_come(run, connection):
     assert [one["id"] for one in mine["entries"]] == [str(first)]
 
 
-def test_an_empty_one_says_so_and_a_bad_one_why(run, connection):
+def test_an_empty_range_is_reported_and_an_invalid_one_is_rejected(run, connection):
     set_clock(connection, NOW)
 
     assert run("calendar").stdout.startswith("no entries between 2026-03-04 ")
-    refused = run("calendar", "--to", "2020-01-01T00:00:00Z")
-    assert (refused.exit_code, "--to must be after the start of the range" in refused.stderr) == (1, True)
+    rejected = run("calendar", "--to", "2020-01-01T00:00:00Z")
+    assert (rejected.exit_code, "--to must be after the start of the range" in rejected.stderr) == (1, True)

@@ -18,7 +18,7 @@ def moment(text):
     return datetime.fromisoformat(text)
 
 
-def test_schedule_answers_the_id_and_whether_it_was_merged(run, connection):
+def test_schedule_prints_the_id_and_whether_the_action_was_merged(run, connection):
     first = run("schedule", "greeting:say", *ANN, "--dedup-key", "k", "--dedup-window", "60", "--json")
     second = run("schedule", "greeting:say", *ANN, "--dedup-key", "k", "--dedup-window", "60", "--json")
 
@@ -29,7 +29,7 @@ def test_schedule_answers_the_id_and_whether_it_was_merged(run, connection):
     assert row(connection, first.json["id"])["created_by"] == BY
 
 
-def test_schedule_takes_every_option_it_names(run, connection):
+def test_schedule_stores_every_option(run, connection):
     options = ["--team", "north", "--priority", "-3", "--max-attempts", "7", "--lock-group", "g", "--dedup-key", "k"]
 
     scheduled = run("schedule", "greeting:say", *ANN, *options, "--at", "2030-06-01T09:00:00+02:00", "--json").json
@@ -41,7 +41,7 @@ def test_schedule_takes_every_option_it_names(run, connection):
     assert moment(found["scheduled_at"]) == datetime(2030, 6, 1, 7, tzinfo=UTC)
 
 
-def test_schedule_reads_a_time_without_offset_in_the_zone_given(run, connection):
+def test_schedule_reads_a_time_without_offset_in_the_given_time_zone(run, connection):
     scheduled = run(
         "schedule", "greeting:say", *ANN, "--at", "2030-06-01T09:00", "--timezone", "Europe/Berlin", "--json"
     )
@@ -49,10 +49,10 @@ def test_schedule_reads_a_time_without_offset_in_the_zone_given(run, connection)
     assert moment(row(connection, scheduled.json["id"])["scheduled_at"]) == datetime(2030, 6, 1, 7, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("said", ["PT5M", "5m", "300s"])
-def test_schedule_counts_from_the_databases_now(run, connection, said):
+@pytest.mark.parametrize("delay", ["PT5M", "5m", "300s"])
+def test_schedule_counts_delays_from_the_clock_of_the_database(run, connection, delay):
     before = database_now(connection)
-    scheduled = run("schedule", "greeting:say", *ANN, "--in", said, "--json").json
+    scheduled = run("schedule", "greeting:say", *ANN, "--in", delay, "--json").json
     after = database_now(connection)
 
     assert before <= moment(row(connection, scheduled["id"])["scheduled_at"]) - timedelta(minutes=5) <= after
@@ -68,7 +68,7 @@ def test_schedule_reads_a_payload_from_a_file_or_standard_input(run, connection,
     assert row(connection, from_input["id"])["payload"]["name"] == "Cleo"
 
 
-def test_schedule_tells_people_the_id(run):
+def test_schedule_prints_the_id_as_text(run):
     ran = run("schedule", "greeting:say", *ANN)
 
     assert ran.exit_code == 0
@@ -87,7 +87,7 @@ def test_schedule_tells_people_the_id(run):
         (["greeting:say", *ANN, "--in", "200000d"], "--in: 200000 days, 0:00:00 is not"),
     ],
 )
-def test_schedule_refuses_in_a_line_what_cannot_be_an_action(run, connection, arguments, expected):
+def test_an_invalid_action_is_rejected_in_one_line_and_not_scheduled(run, connection, arguments, expected):
     ran = run("schedule", *arguments)
 
     assert (ran.exit_code, ran.stdout) == (1, "")
@@ -113,9 +113,7 @@ def test_schedule_refuses_in_a_line_what_cannot_be_an_action(run, connection, ar
         ([*ANN, "--when", "now"], ["--when"]),
     ],
 )
-def test_schedule_calls_a_value_that_cannot_be_read_a_usage_error_and_says_what_would_be_right(
-    run, arguments, expected
-):
+def test_an_unparsable_value_is_a_usage_error_with_an_example(run, arguments, expected):
     ran = run("schedule", "greeting:say", *arguments)
 
     assert (ran.exit_code, ran.stdout) == (2, "")
@@ -123,7 +121,7 @@ def test_schedule_calls_a_value_that_cannot_be_read_a_usage_error_and_says_what_
     assert "hunter2" not in ran.stderr
 
 
-def test_schedule_says_how_to_build_a_registry_that_is_not_there(run, project):
+def test_schedule_without_a_registry_names_the_build_command(run, project):
     (project / "handlers" / "_registry.py").unlink()
 
     ran = run("schedule", "greeting:say", *ANN)
@@ -132,7 +130,7 @@ def test_schedule_says_how_to_build_a_registry_that_is_not_there(run, project):
     assert ran.stderr == "error: handlers/_registry.py: is missing: run `scheduled-actions registry build`\n"
 
 
-def test_what_a_handlers_module_prints_is_no_part_of_the_answer(run, project):
+def test_output_of_a_handler_module_goes_to_stderr(run, project):
     (project / "handlers" / "loud.py").write_text(
         "from scheduled_actions import action\nprint('imported')\n@action('loud:say')\ndef say(payload: dict): ...\n",
         encoding="utf-8",
@@ -145,15 +143,15 @@ def test_what_a_handlers_module_prints_is_no_part_of_the_answer(run, project):
     assert "imported" in ran.stderr
 
 
-def an_hour_ahead(connection, **columns):
+def insert_due_in_an_hour(connection, **columns):
     at = database_now(connection) + timedelta(hours=1)
     return insert(
         connection, **{"action_type": "greeting:say", "payload": {"name": "Ann"}, "scheduled_at": at} | columns
     )
 
 
-def test_update_changes_what_is_given_and_answers_the_action(run, connection):
-    action = an_hour_ahead(connection)
+def test_update_changes_the_given_columns_and_prints_the_action(run, connection):
+    action = insert_due_in_an_hour(connection)
 
     ran = run(
         "actions",
@@ -178,49 +176,49 @@ def test_update_changes_what_is_given_and_answers_the_action(run, connection):
     assert found["history"][-1]["changes"] == ["payload", "priority", "scheduled_at"]
 
 
-def test_update_tells_people_when_it_is_due(run, connection):
-    ran = run("actions", "update", an_hour_ahead(connection), "--max-attempts", "4")
+def test_update_prints_the_due_time_as_text(run, connection):
+    ran = run("actions", "update", insert_due_in_an_hour(connection), "--max-attempts", "4")
 
     assert ran.exit_code == 0
     assert "updated: due 20" in ran.stdout
 
 
-def test_update_changes_what_it_waits_for_and_takes_it_away(run, connection):
-    action = an_hour_ahead(connection)
+def test_update_sets_and_removes_a_condition(run, connection):
+    action = insert_due_in_an_hour(connection)
     closed = '{"kind": "document_state", "target": {"type": "books", "id": "2026"}, "state": "closed"}'
 
     given = run("actions", "update", action, "--condition", closed, "--wait", "--timeout", "1h", "--json").json
     gone = run("actions", "update", action, "--reset", "condition", "--json").json
-    refused = run("actions", "update", action, "--reset", "condition", "--condition", closed)
+    rejected = run("actions", "update", action, "--reset", "condition", "--condition", closed)
 
     assert (given["condition"]["timeout"], gone["condition"]) == (3600.0, None)
-    assert (refused.exit_code, "are mutually exclusive" in refused.stderr) == (2, True)
+    assert (rejected.exit_code, "are mutually exclusive" in rejected.stderr) == (2, True)
 
 
 def test_update_without_a_change_is_a_usage_error(run, connection):
-    ran = run("actions", "update", an_hour_ahead(connection))
+    ran = run("actions", "update", insert_due_in_an_hour(connection))
 
     assert ran.exit_code == 2
     assert "nothing to change: give --payload" in ran.stderr
 
 
-def test_update_refuses_a_payload_that_the_handlers_model_refuses(run, connection):
-    ran = run("actions", "update", an_hour_ahead(connection), "--payload", '{"nickname": "Bob"}')
+def test_update_rejects_a_payload_that_does_not_match_the_handlers_model(run, connection):
+    ran = run("actions", "update", insert_due_in_an_hour(connection), "--payload", '{"nickname": "Bob"}')
 
     assert ran.exit_code == 1
     assert 'payload of "greeting:say": name' in ran.stderr
 
 
 @pytest.mark.parametrize("command", [("update", "--priority", "2"), ("cancel",)])
-def test_an_action_that_is_due_soon_is_locked_unless_it_is_forced(run, connection, command):
+def test_an_action_that_is_due_soon_is_locked_without_force(run, connection, command):
     name, *options = command
-    action = an_hour_ahead(connection, scheduled_at=database_now(connection) + timedelta(seconds=100))
+    action = insert_due_in_an_hour(connection, scheduled_at=database_now(connection) + timedelta(seconds=100))
 
-    refused = run("actions", name, action, *options)
+    rejected = run("actions", name, action, *options)
     forced = run("actions", name, action, *options, "--force", "--json")
 
-    assert refused.exit_code == 1
-    assert refused.stderr == (
+    assert rejected.exit_code == 1
+    assert rejected.stderr == (
         f"error: action {action} is locked: it cannot be changed from 120 seconds (edit_lock_seconds) before its due "
         "time; --force overrides the lock, unless a tick claims "
         "the action first\n"
@@ -229,8 +227,8 @@ def test_an_action_that_is_due_soon_is_locked_unless_it_is_forced(run, connectio
     assert forced.json["id"] == str(action)
 
 
-def test_the_edit_lock_is_as_long_as_the_setting_says(run, connection):
-    action = an_hour_ahead(connection, scheduled_at=database_now(connection) + timedelta(seconds=100))
+def test_the_setting_edit_lock_seconds_sets_the_length_of_the_lock(run, connection):
+    action = insert_due_in_an_hour(connection, scheduled_at=database_now(connection) + timedelta(seconds=100))
 
     ran = run("actions", "cancel", action, SCHEDULED_ACTIONS_EDIT_LOCK_SECONDS="10")
 
@@ -240,10 +238,10 @@ def test_the_edit_lock_is_as_long_as_the_setting_says(run, connection):
 @pytest.mark.parametrize(
     "command", [("update", "--priority", "2"), ("cancel",), ("cancel", "--force"), ("retry",), ("run",)]
 )
-def test_a_claimed_action_is_refused_with_its_status(run, connection, command):
+def test_a_command_for_a_claimed_action_is_rejected_with_its_status(run, connection, command):
     name, *options = command
     lease = {"claim_token": "0197a000-0000-4000-8000-00000000000f", "lease_expires_at": "2100-01-01"}
-    action = an_hour_ahead(connection, status="processing", **lease)
+    action = insert_due_in_an_hour(connection, status="processing", **lease)
 
     ran = run("actions", name, action, *options)
 
@@ -252,8 +250,8 @@ def test_a_claimed_action_is_refused_with_its_status(run, connection, command):
     assert row(connection, action)["cancel_requested_at"] is None
 
 
-def test_what_explain_proposes_makes_a_pending_action_due(run, connection):
-    action = an_hour_ahead(connection)
+def test_the_command_that_explain_suggests_makes_a_pending_action_due(run, connection):
+    action = insert_due_in_an_hour(connection)
 
     proposed = re.search(r"`scheduled-actions (.*?)`", run("explain", action).stdout)
     ran = run(*proposed[1].split(), "--json")
@@ -264,8 +262,8 @@ def test_what_explain_proposes_makes_a_pending_action_due(run, connection):
     assert run("actions", "run", action).stdout == f"{action} is due: the next tick runs it\n"
 
 
-def test_cancel_keeps_the_reason_and_who_asked(run, connection):
-    action = an_hour_ahead(connection)
+def test_cancel_stores_the_reason_and_the_user(run, connection):
+    action = insert_due_in_an_hour(connection)
 
     ran = run("actions", "cancel", action, "--reason", "no longer wanted", "--json")
 
@@ -274,14 +272,14 @@ def test_cancel_keeps_the_reason_and_who_asked(run, connection):
     assert ran.json["history"][-1]["by"] == BY
 
 
-def test_cancel_tells_people_that_it_is_done(run, connection):
-    action = an_hour_ahead(connection)
+def test_cancel_prints_the_id_as_text(run, connection):
+    action = insert_due_in_an_hour(connection)
 
     assert run("actions", "cancel", action).stdout == f"{action} cancelled\n"
 
 
-def test_cancelling_what_has_ended_is_refused_with_its_status(run, connection):
-    action = an_hour_ahead(connection, status="completed")
+def test_cancelling_a_completed_action_is_rejected_with_its_status(run, connection):
+    action = insert_due_in_an_hour(connection, status="completed")
 
     ran = run("actions", "cancel", action)
 
@@ -290,8 +288,8 @@ def test_cancelling_what_has_ended_is_refused_with_its_status(run, connection):
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", "skipped"])
-def test_retry_makes_it_pending_again_with_its_attempts_back_to_zero(run, connection, status):
-    action = an_hour_ahead(connection, status=status, attempts=2, completed_at="2026-01-01")
+def test_retry_makes_an_action_pending_and_resets_its_attempts(run, connection, status):
+    action = insert_due_in_an_hour(connection, status=status, attempts=2, completed_at="2026-01-01")
 
     ran = run("actions", "retry", action, "--json")
 
@@ -300,8 +298,8 @@ def test_retry_makes_it_pending_again_with_its_attempts_back_to_zero(run, connec
     assert ran.json["history"][-1]["by"] == BY
 
 
-def test_retrying_a_pending_action_is_refused_with_its_status(run, connection):
-    ran = run("actions", "retry", an_hour_ahead(connection))
+def test_retrying_a_pending_action_is_rejected_with_its_status(run, connection):
+    ran = run("actions", "retry", insert_due_in_an_hour(connection))
 
     assert ran.exit_code == 1
     assert "is pending, not failed, cancelled or skipped: it is already scheduled" in ran.stderr
@@ -309,7 +307,7 @@ def test_retrying_a_pending_action_is_refused_with_its_status(run, connection):
 
 @pytest.mark.parametrize("command", [("show",), ("update", "--priority", "2"), ("cancel",), ("retry",)])
 @pytest.mark.parametrize("action_id", ["0197a000-0000-7000-8000-000000000001", "no-id-at-all"])
-def test_an_unknown_id_is_refused(run, command, action_id):
+def test_an_unknown_id_is_rejected(run, command, action_id):
     name, *options = command
 
     ran = run("actions", name, action_id, *options)
@@ -318,12 +316,12 @@ def test_an_unknown_id_is_refused(run, command, action_id):
 
 
 @pytest.mark.parametrize("name", ["show", "update", "cancel", "retry"])
-def test_a_command_about_one_action_needs_its_id(run, name):
+def test_a_command_for_one_action_requires_an_id(run, name):
     assert run("actions", name).exit_code == 2
 
 
 def test_reading_and_changing_work_without_a_registry(run, project, connection):
-    action = an_hour_ahead(connection)
+    action = insert_due_in_an_hour(connection)
     (project / "handlers" / "_registry.py").unlink()
 
     codes = [

@@ -1,4 +1,4 @@
-"""`cron-setup`: what it prints can be pasted as it is, pings with the right header, and holds no secret unasked."""
+"""`cron-setup`: the snippets work unchanged, ping with the secret header, and contain no secret by default."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from tests.cli.conftest import CRON_SECRET
 BY_NAME = services()
 URL = "https://app.example.com/behind"
 PING = f"{URL}/cron/process"
-#: What a shell, a JSON text and SQL would each stumble over.
+#: A secret with characters that have a meaning in a shell, in JSON and in SQL.
 AWKWARD = """a 'secret' with $signs and `ticks` \\ enough"""
 
 
 @pytest.fixture
 def run(run_anywhere):
-    """Give a function that runs a command in the project, which has its secret: none of these asks the database."""
+    """Return a function that runs a command in the project with a CRON_SECRET, without a database."""
     return partial(run_anywhere, CRON_SECRET=CRON_SECRET)
 
 
 @pytest.fixture
 def setup(run):
-    """Give a function that answers a service's snippets by their language."""
+    """Return a function that returns the snippets of a service."""
 
-    def pieces(caller, *options, **environ):
-        return run("cron-setup", caller, "--url", URL, *options, "--json", **environ).json["snippets"]
+    def snippets(service, *options, **environ):
+        return run("cron-setup", service, "--url", URL, *options, "--json", **environ).json["snippets"]
 
-    return pieces
+    return snippets
 
 
-def _of(pieces, language):
-    return [piece["text"] for piece in pieces if piece["language"] == language]
+def _of(snippets, language):
+    return [snippet["text"] for snippet in snippets if snippet["language"] == language]
 
 
 def _next(expression):
     return next(CronSim(expression, datetime(2026, 1, 1, tzinfo=UTC)))
 
 
-def test_without_a_caller_all_of_them_are_listed(run_anywhere):
+def test_without_a_service_all_services_are_listed(run_anywhere):
     listed = run_anywhere("cron-setup")
 
     assert listed.exit_code == 0
@@ -60,30 +60,30 @@ def test_without_a_caller_all_of_them_are_listed(run_anywhere):
     assert [service["name"] for service in run_anywhere("cron-setup", "--json").json["services"]] == list(BY_NAME)
 
 
-@pytest.mark.parametrize("caller", BY_NAME)
-def test_people_get_every_piece_unindented_and_what_to_know(run, caller):
-    shown = run("cron-setup", caller, "--url", URL)
+@pytest.mark.parametrize("service", BY_NAME)
+def test_the_text_output_has_every_snippet_unindented_and_every_note(run, service):
+    shown = run("cron-setup", service, "--url", URL)
 
-    document = run("cron-setup", caller, "--url", URL, "--json").json
+    document = run("cron-setup", service, "--url", URL, "--json").json
     assert shown.exit_code == 0
-    assert all(piece["text"] in shown.stdout for piece in document["snippets"])
+    assert all(snippet["text"] in shown.stdout for snippet in document["snippets"])
     assert all(f"- {note}\n" in shown.stdout for note in document["notes"])
     assert document["notes"]
     assert not re.search(r"@[A-Z_]+@", shown.stdout)
 
 
-@pytest.mark.parametrize("caller", BY_NAME)
-def test_the_address_is_there_and_the_secret_is_not(run, caller):
-    shown = run("cron-setup", caller, "--url", URL)
+@pytest.mark.parametrize("service", BY_NAME)
+def test_the_output_contains_the_address_but_not_the_secret(run, service):
+    shown = run("cron-setup", service, "--url", URL)
 
-    assert ("/behind/cron/process" if caller == "vercel" else PING) in shown.stdout
+    assert ("/behind/cron/process" if service == "vercel" else PING) in shown.stdout
     assert CRON_SECRET not in shown.stdout + shown.stderr
 
 
-@pytest.mark.parametrize("caller", BY_NAME)
-def test_the_secret_is_there_for_those_who_ask(run, caller):
+@pytest.mark.parametrize("service", BY_NAME)
+def test_show_secret_prints_the_new_secret_of_a_rotation(run, service):
     shown = run(
-        "cron-setup", caller, "--url", URL, "--show-secret", CRON_SECRET=f"{CRON_SECRET},the-old-one-of-a-rotation"
+        "cron-setup", service, "--url", URL, "--show-secret", CRON_SECRET=f"{CRON_SECRET},the-old-one-of-a-rotation"
     )
 
     assert CRON_SECRET in shown.stdout
@@ -91,13 +91,13 @@ def test_the_secret_is_there_for_those_who_ask(run, caller):
 
 
 def test_a_secret_that_is_too_short_cannot_be_shown(run):
-    refused = run("cron-setup", "crontab", "--url", URL, "--show-secret", CRON_SECRET="short")
+    rejected = run("cron-setup", "crontab", "--url", URL, "--show-secret", CRON_SECRET="short")
 
-    assert refused.exit_code == 1
-    assert "CRON_SECRET is too short: set it to at least 16 random characters, or omit --show-secret" in refused.stderr
+    assert rejected.exit_code == 1
+    assert "CRON_SECRET is too short: set it to at least 16 random characters, or omit --show-secret" in rejected.stderr
 
 
-def test_the_setting_says_where_the_application_is_and_the_option_wins(run):
+def test_the_option_url_overrides_the_setting(run):
     by_setting = run("cron-setup", "qstash", SCHEDULED_ACTIONS_URL="https://set.example.com/")
     by_option = run("cron-setup", "qstash", "--url", URL, SCHEDULED_ACTIONS_URL="https://set.example.com/")
 
@@ -105,11 +105,11 @@ def test_the_setting_says_where_the_application_is_and_the_option_wins(run):
     assert f"schedules/{PING}'" in by_option.stdout
 
 
-def test_without_an_address_it_says_how_to_give_one(run):
-    refused = run("cron-setup", "crontab")
+def test_a_missing_address_is_a_usage_error_that_names_the_option(run):
+    rejected = run("cron-setup", "crontab")
 
-    assert refused.exit_code == 2
-    assert "--url https://app.example.com" in refused.stderr
+    assert rejected.exit_code == 2
+    assert "--url https://app.example.com" in rejected.stderr
 
 
 def test_vercel_needs_no_address(run):
@@ -121,27 +121,27 @@ def test_vercel_needs_no_address(run):
 @pytest.mark.parametrize(
     "url", ["app.example.com", "https://user:hunter2@app.example.com", "https://a.example/?q=$(id)"]
 )
-def test_an_address_that_is_none_is_refused(run, url):
-    refused = run("cron-setup", "crontab", "--url", url)
+def test_an_invalid_address_is_a_usage_error(run, url):
+    rejected = run("cron-setup", "crontab", "--url", url)
 
-    assert refused.exit_code == 2
-    assert "must be a URL such as https://app.example.com" in refused.stderr
+    assert rejected.exit_code == 2
+    assert "must be a URL such as https://app.example.com" in rejected.stderr
 
 
-@pytest.mark.parametrize("caller", BY_NAME)
+@pytest.mark.parametrize("service", BY_NAME)
 @pytest.mark.parametrize("options", [(), ("--show-secret",)], ids=["", "shown"])
-def test_every_shell_snippet_can_be_parsed(setup, caller, options):
-    for text in _of(setup(caller, *options, CRON_SECRET=AWKWARD), "sh"):
+def test_every_shell_snippet_can_be_parsed(setup, service, options):
+    for text in _of(setup(service, *options, CRON_SECRET=AWKWARD), "sh"):
         checked = subprocess.run(["sh", "-n"], input=text, capture_output=True, text=True, check=False)
 
         assert checked.returncode == 0, checked.stderr
 
 
 @pytest.mark.parametrize(
-    "caller", [name for name, service in BY_NAME.items() if any(p["language"] == "sh" for p in service["snippets"])]
+    "service", [name for name, service in BY_NAME.items() if any(p["language"] == "sh" for p in service["snippets"])]
 )
-def test_a_snippet_that_needs_the_secret_ends_at_once_without_it(setup, caller):
-    for text in _of(setup(caller), "sh"):
+def test_a_snippet_fails_immediately_without_the_secret_that_it_needs(setup, service):
+    for text in _of(setup(service), "sh"):
         if "$CRON_SECRET" in text:
             ended = subprocess.run(
                 ["/bin/sh"], input=text, env={"PATH": ""}, capture_output=True, text=True, check=False
@@ -161,12 +161,12 @@ def test_the_crontab_has_one_line_of_five_fields_and_a_command(setup):
     assert "%" not in command
 
 
-def test_what_the_crontab_runs_pings_with_the_header(tmp_path, run):
+def test_the_command_of_the_crontab_pings_with_the_secret_header(tmp_path, run):
     with _Receiver() as receiver:
-        pieces = run("cron-setup", "crontab", "--url", receiver.url, "--json").json["snippets"]
+        snippets = run("cron-setup", "crontab", "--url", receiver.url, "--json").json["snippets"]
         environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CRON_SECRET": AWKWARD}
-        subprocess.run(["sh"], input=_of(pieces, "sh")[0], env=environ, text=True, check=True)
-        command = _of(pieces, "crontab")[0].split(None, 5)[5]
+        subprocess.run(["sh"], input=_of(snippets, "sh")[0], env=environ, text=True, check=True)
+        command = _of(snippets, "crontab")[0].split(None, 5)[5]
         subprocess.run(["sh", "-c", command], env=environ, check=True)
 
     assert receiver.seen == [("/cron/process", AWKWARD)]
@@ -174,7 +174,7 @@ def test_what_the_crontab_runs_pings_with_the_header(tmp_path, run):
 
 
 class _Receiver:
-    """Answers 200, and keeps path and secret of what it was sent."""
+    """A server that answers 200 and stores the path and the secret of each request."""
 
     def __enter__(self):
         seen = self.seen = []
@@ -200,7 +200,7 @@ class _Receiver:
         self._server.server_close()
 
 
-def test_the_units_of_systemd_are_well_formed(setup):
+def test_the_systemd_units_are_well_formed(setup):
     service, timer = (_unit(text) for text in _of(setup("systemd"), "ini"))
 
     assert service["Service"]["ExecStart"].endswith(f"--header @${{CREDENTIALS_DIRECTORY}}/cron-header {PING}")
@@ -214,11 +214,11 @@ def _unit(text):
     return parser
 
 
-def test_the_workflow_of_github_pings_with_the_repositorys_secret(setup):
+def test_the_github_workflow_pings_with_the_secret_of_the_repository(setup):
     (text,) = _of(setup("github"), "yaml")
 
     workflow = yaml.safe_load(text)
-    # A bare `on` is true to YAML 1.1.
+    # YAML 1.1 parses the key `on` as true.
     (schedule,) = workflow[True]["schedule"]
     (step,) = workflow["jobs"]["ping"]["steps"]
     assert _next(schedule["cron"])
@@ -227,7 +227,7 @@ def test_the_workflow_of_github_pings_with_the_repositorys_secret(setup):
 
 
 def _headers_sent_by(script):
-    """Return what a script hands to `curl --header @-`."""
+    """Return the standard input that a script passes to `curl --header @-`."""
     stub = "curl() { cat; }\n"
     environ = {"PATH": os.environ["PATH"], "CRON_SECRET": "the secret"}
     return subprocess.run(
@@ -235,7 +235,7 @@ def _headers_sent_by(script):
     ).stdout
 
 
-def test_the_cronjob_of_kubernetes_is_well_formed(setup):
+def test_the_kubernetes_cronjob_is_well_formed(setup):
     (text,) = _of(setup("kubernetes"), "yaml")
 
     document = yaml.safe_load(text)
@@ -247,7 +247,7 @@ def test_the_cronjob_of_kubernetes_is_well_formed(setup):
     assert all(isinstance(argument, str) for argument in container["args"])
 
 
-def test_cron_job_org_gets_well_formed_json(setup):
+def test_the_request_to_cron_job_org_has_well_formed_json(setup):
     (text,) = _of(setup("cron-job.org"), "sh")
     sent = subprocess.run(
         ["sh", "-eu"],
@@ -261,7 +261,7 @@ def test_cron_job_org_gets_well_formed_json(setup):
     assert job["extendedData"]["headers"] == {"x-cron-secret": "the secret"}
 
 
-def test_a_caller_that_hangs_up_before_a_tick_may_end_says_what_to_lower(run):
+def test_a_service_with_a_short_time_limit_has_a_note_on_max_run_seconds(run):
     def printed(**environ):
         return run("cron-setup", "cron-job.org", "--url", URL, **environ).stdout
 
@@ -272,9 +272,9 @@ def test_a_caller_that_hangs_up_before_a_tick_may_end_says_what_to_lower(run):
 
 
 @pytest.mark.parametrize("name", ["gcloud", "kubectl", "vercel", "gh"])
-def test_other_programs_are_given_the_secret_in_one_argument_or_on_standard_input(setup, tmp_path, name):
-    caller = {"gcloud": "cloud-scheduler", "kubectl": "kubernetes", "gh": "github"}.get(name, name)
-    (text,) = _of(setup(caller), "sh")
+def test_other_programs_receive_the_secret_as_one_argument_or_on_standard_input(setup, tmp_path, name):
+    service = {"gcloud": "cloud-scheduler", "kubectl": "kubernetes", "gh": "github"}.get(name, name)
+    (text,) = _of(setup(service), "sh")
     stub = tmp_path / name
     stub.write_text('#!/bin/sh\nprintf "<%s>" "$@"\n[ -t 0 ] || cat\n', encoding="utf-8")
     stub.chmod(0o755)
@@ -282,16 +282,16 @@ def test_other_programs_are_given_the_secret_in_one_argument_or_on_standard_inpu
     script = tmp_path / "script"
     script.write_text(text, encoding="utf-8")
 
-    said = subprocess.run(
+    output = subprocess.run(
         ["sh", str(script)], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
     ).stdout
 
-    assert AWKWARD in said
+    assert AWKWARD in output
     assert shutil.which(name, path=environ["PATH"]) == str(stub)
 
 
-#: The functions of the extensions that the snippets call.
-_STAND_INS = """
+#: Replacements for the functions of the extensions that the snippets call.
+_FAKE_EXTENSIONS = """
     create schema cron; create schema net; create schema vault;
     create table cron.job (name text, schedule text, command text);
     create table vault.decrypted_secrets (name text, decrypted_secret text);
@@ -307,11 +307,11 @@ _STAND_INS = """
 """
 
 
-def test_what_pg_cron_is_given_pings_with_the_secret_of_the_vault(setup, database_url):
+def test_the_pg_cron_job_pings_with_the_secret_of_the_vault(setup, database_url):
     extensions, secret, ping = _of(setup("pg_cron", "--show-secret", CRON_SECRET=AWKWARD), "sql")
 
     with psycopg.connect(database_url) as connection:
-        connection.execute(_STAND_INS)
+        connection.execute(_FAKE_EXTENSIONS)
         connection.execute(secret)
         connection.execute(ping)
         name, schedule, command = connection.execute("select * from cron.job").fetchone()

@@ -1,4 +1,4 @@
-"""What the pages on deadlines and conditions show for everyday stories runs as it stands: three ways, one outcome."""
+"""The examples of the how-to pages on deadlines and conditions run, and their three variants have the same result."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.factories import set_clock
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "how-to"
-#: Before the dates that the pages name.
+#: Earlier than the dates on the pages.
 TODAY = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 
 
 class Block(NamedTuple):
-    """What a page shows as code."""
+    """A code block of a page."""
 
     section: str
     language: str
     text: str
 
 
-def shown_on(page):
+def code_blocks(page):
     """Return the blocks of a page, each with the heading above it."""
     parts = re.split(r"^## (.*)$", (PAGES / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
     sections = [("", parts[0]), *zip(parts[1::2], parts[2::2], strict=True)]
@@ -45,24 +45,24 @@ def shown_on(page):
     ]
 
 
-def is_a_handler(block):
+def is_handler(block):
     return block.text.startswith("# handlers/")
 
 
 @pytest.fixture
 def follow(project, run, database_url, connection):
-    """Return a function that does what a block says."""
+    """Return a function that runs a code block in a project with the handlers of the pages."""
     for name in ("deadline.py", "email.py"):
         shutil.copy(ROOT / "handlers" / name, project / "handlers" / name)
-    for block in filter(is_a_handler, shown_on("deadlines.md") + shown_on("wait-for-conditions.md")):
+    for block in filter(is_handler, code_blocks("deadlines.md") + code_blocks("wait-for-conditions.md")):
         path = project / re.match(r"# (\S+)", block.text)[1]
         path.write_text(block.text, encoding="utf-8")
     registry_build.write(project)
     set_clock(connection, TODAY)
     environ = {"DATABASE_URL": database_url, "CRON_SECRET": CRON_SECRET, "ADMIN_TOKEN": ADMIN_TOKEN}
-    made = Runtime(config.load(project, environ))
+    project_runtime = Runtime(config.load(project, environ))
     app = Flask("docs")
-    ScheduledActions(app, runtime=made)
+    ScheduledActions(app, runtime=project_runtime)
     client = app.test_client()
 
     def curl(words):
@@ -87,14 +87,14 @@ def follow(project, run, database_url, connection):
                 ran = run(*words[1:])
                 assert ran.exit_code == 0, ran.stderr
 
-    before = runtime.use(made)
+    before = runtime.use(project_runtime)
     yield do
     runtime.use(before)
-    made.close()
+    project_runtime.close()
 
 
-#: Of the deadlines: the sections that say the same three times.
-STORIES = [
+#: The sections on deadlines that show the same example in three variants.
+EXAMPLES = [
     "Contract renewals: 90, 60, 30",
     "HR reviews, every year",
     "Quarterly finance reports",
@@ -102,19 +102,19 @@ STORIES = [
 ]
 
 
-def test_each_story_of_deadlines_is_told_three_ways_that_set_one_and_the_same(follow, connection):
-    blocks = [block for block in shown_on("deadlines.md") if not is_a_handler(block)]
+def test_the_three_variants_of_each_deadline_example_set_the_same_deadline(follow, connection):
+    blocks = [block for block in code_blocks("deadlines.md") if not is_handler(block)]
 
-    for story in STORIES:
-        ways = [block for block in blocks if block.section == story]
-        assert [block.language for block in ways] == ["python", "sh", "sh"], story
-        for way in ways:
-            follow(way)
-        # Asked for again under its name, in other words for the same: what was set stands as it was.
-        told = connection.execute("select history from scheduled_action_deadlines").fetchall()
-        assert {tuple(entry["what"] for entry in history) for (history,) in told} == {("set",)}, story
+    for example in EXAMPLES:
+        variants = [block for block in blocks if block.section == example]
+        assert [block.language for block in variants] == ["python", "sh", "sh"], example
+        for variant in variants:
+            follow(variant)
+        # The later variants repeat the first one under the same name, so they change nothing.
+        histories = connection.execute("select history from scheduled_action_deadlines").fetchall()
+        assert {tuple(entry["what"] for entry in history) for (history,) in histories} == {("set",)}, example
     for block in blocks:
-        if block.section not in STORIES and "export " not in block.text:
+        if block.section not in EXAMPLES and "export " not in block.text:
             follow(block)
 
     rows = connection.execute("select coalesce(name, target_id), status from scheduled_action_deadlines").fetchall()
@@ -128,16 +128,16 @@ def test_each_story_of_deadlines_is_told_three_ways_that_set_one_and_the_same(fo
     ]
 
 
-def test_orders_wait_and_tickets_escalate_in_three_ways(follow, connection):
-    for story in ("A purchase order, submitted when it is approved", "Escalate what is not done in 24 hours"):
-        for block in shown_on("wait-for-conditions.md"):
-            if block.section == story and not is_a_handler(block):
+def test_orders_wait_and_tickets_escalate_in_all_three_variants(follow, connection):
+    for example in ("A purchase order, submitted when it is approved", "Escalate what is not done in 24 hours"):
+        for block in code_blocks("wait-for-conditions.md"):
+            if block.section == example and not is_handler(block):
                 follow(block)
     runtime.current().processor.tick()
-    of_today = connection.execute("select action_type, status from scheduled_actions order by id").fetchall()
+    on_the_first_day = connection.execute("select action_type, status from scheduled_actions order by id").fetchall()
     set_clock(connection, TODAY.replace(day=3))
     runtime.current().processor.tick()
-    of_tomorrow = connection.execute("select action_type, status from scheduled_actions order by id").fetchall()
+    on_the_second_day = connection.execute("select action_type, status from scheduled_actions order by id").fetchall()
 
-    assert of_today == [("order:submit", "completed")] * 3 + [("ticket:escalate", "pending")] * 3
-    assert of_tomorrow == [("order:submit", "completed")] * 3 + [("ticket:escalate", "completed")] * 3
+    assert on_the_first_day == [("order:submit", "completed")] * 3 + [("ticket:escalate", "pending")] * 3
+    assert on_the_second_day == [("order:submit", "completed")] * 3 + [("ticket:escalate", "completed")] * 3

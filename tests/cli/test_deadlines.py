@@ -17,58 +17,58 @@ from tests.factories import NOW, set_clock
 DAY = timedelta(days=1)
 DUE = "2026-06-02T14:00:00"
 UNKNOWN_ID = "00000000-0000-0000-0000-000000000000"
-NOW_THERE = NOW.astimezone(ZoneInfo("Europe/Berlin")).isoformat(" ", "seconds")
+NOW_IN_BERLIN = NOW.astimezone(ZoneInfo("Europe/Berlin")).isoformat(" ", "seconds")
 HANDLERS = Path(__file__).parents[2] / "handlers"
 
 
 @pytest.fixture(autouse=True)
 def with_handlers(project, connection):
-    """Give the project the handlers that deadlines need."""
+    """Add the handlers that deadlines need to the project."""
     set_clock(connection, NOW)
     shutil.copy(HANDLERS / "deadline.py", project / "handlers" / "deadline.py")
     registry_build.write(project)
 
 
 @pytest.fixture
-def set_one(run):
-    """Return a function that sets a deadline and answers its document."""
+def create(run):
+    """Return a function that creates a deadline and returns its document."""
 
-    def make(*options, name="renewal"):
+    def create_deadline(*options, name="renewal"):
         usual = ("--due", DUE, "--timezone", "Europe/Berlin", "--recipient", "ann@example.org", "--name", name)
         ran = run("deadlines", "create", "licence", "42", *usual, "--reminder", "60 days before", *options, "--json")
         assert ran.exit_code == 0, ran.stderr
         return ran.json
 
-    return make
+    return create_deadline
 
 
-def test_edit_changes_what_is_given_and_takes_away_what_is_reset(run, set_one):
-    set_one("--escalate", "2 days after: cfo@example.org")
+def test_update_changes_given_options_and_removes_reset_ones(run, create):
+    create("--escalate", "2 days after: cfo@example.org")
 
-    refused = run("deadlines", "update", "renewal", "--repeat", "3")
+    rejected = run("deadlines", "update", "renewal", "--repeat", "3")
     kept = run("deadlines", "show", "renewal").stdout
     changed = run(
         "deadlines", "update", "renewal", "--reminder", "10 days before", "--reset", "escalate", "--json"
     ).json
     nothing = run("deadlines", "update", "renewal")
 
-    assert (refused.exit_code, "--repeat and --interval" in refused.stderr, "escalation:1" in kept) == (2, True, True)
+    assert (rejected.exit_code, "--repeat and --interval" in rejected.stderr, "escalation:1" in kept) == (2, True, True)
     assert [stage["key"] for stage in changed["stages"]] == ["reminder:10 days before", "due"]
     assert (nothing.exit_code, "nothing to change" in nothing.stderr) == (2, True)
 
 
-def test_a_deadline_is_set_and_shown_as_a_timeline(run, set_one):
-    made = set_one(
+def test_a_deadline_is_created_and_shown_as_a_timeline(run, create):
+    created = create(
         "--reminder", '{"offset": "7 days before at 09:00", "repeat": "daily"}',
         "--escalate", "2 days after: cfo@example.org, ceo@example.org",
         "--action", '{"offset": "30 days before", "action_type": "greeting:say", "payload": {"name": "Ann"}}',
     )  # fmt: skip
 
     shown = run("deadlines", "show", "renewal")
-    document = run("deadlines", "show", made["id"], "--json").json
+    document = run("deadlines", "show", created["id"], "--json").json
     listed = run("deadlines", "list")
 
-    assert made["due_at"] == "2026-06-02T12:00:00+00:00"
+    assert created["due_at"] == "2026-06-02T12:00:00+00:00"
     assert "recipients  ann@example.org\n" in shown.stdout
     assert "notices" not in shown.stdout
     timeline = shown.stdout[shown.stdout.index("timeline") :].splitlines()
@@ -85,11 +85,11 @@ def test_a_deadline_is_set_and_shown_as_a_timeline(run, set_one):
     assert "2026-04-03 14:00:00+02:00 reminder:60 days before" in listed.stdout
 
 
-def test_the_proof_of_what_was_sent_is_a_table_for_people(run, set_one, connection):
-    stage = {"deadline_id": set_one()["id"], "stage": "reminder:60 days before#1", "action_id": UNKNOWN_ID}
+def test_show_prints_the_sent_notices_as_a_table(run, create, connection):
+    stage = {"deadline_id": create()["id"], "stage": "reminder:60 days before#1", "action_id": UNKNOWN_ID}
     sent = {**stage, "subject": "Coming up", "recipient": "Ann", "channel": "email"}
-    refused = {**sent, "address": "old@example.org", "problem": "550 no such mailbox"}
-    store.insert_receipts(connection, [refused], team_id=None)
+    rejected = {**sent, "address": "old@example.org", "problem": "550 no such mailbox"}
+    store.insert_receipts(connection, [rejected], team_id=None)
     store.insert_receipts(
         connection, [{**sent, "address": "ann@example.org", "message_id": "<1@example.org>"}], team_id=None
     )
@@ -98,59 +98,59 @@ def test_the_proof_of_what_was_sent_is_a_table_for_people(run, set_one, connecti
 
     lines = [line.split("  ") for line in shown[shown.index("notices") : shown.index("\nhistory")].splitlines()[2:]]
     assert [[cell.strip() for cell in line if cell.strip()] for line in lines] == [
-        [NOW_THERE, stage["stage"], "Ann", "email old@example.org", "Coming up", "550 no such mailbox"],
-        [NOW_THERE, stage["stage"], "Ann", "email ann@example.org", "Coming up", "<1@example.org>"],
+        [NOW_IN_BERLIN, stage["stage"], "Ann", "email old@example.org", "Coming up", "550 no such mailbox"],
+        [NOW_IN_BERLIN, stage["stage"], "Ann", "email ann@example.org", "Coming up", "<1@example.org>"],
     ]
 
 
-def test_it_is_moved_paused_resumed_acknowledged_reassigned_and_completed(run, set_one, connection):
-    set_one()
+def test_a_deadline_is_moved_paused_resumed_acknowledged_reassigned_and_completed(run, create, connection):
+    create()
 
     moved = run("deadlines", "move", "renewal", "--due", "2026-06-03T14:00:00", "--reason", "agreed")
     paused = run("deadlines", "pause", "renewal")
     set_clock(connection, NOW + DAY)
     resumed = run("deadlines", "resume", "renewal")
-    known = run("deadlines", "acknowledge", "renewal", "--for", "P2D", "--json").json
-    other = run("deadlines", "reassign", "renewal", "bob@example.org")
+    acknowledged = run("deadlines", "acknowledge", "renewal", "--for", "P2D", "--json").json
+    reassigned = run("deadlines", "reassign", "renewal", "bob@example.org")
     done = run("deadlines", "complete", "renewal", "--reason", "signed", "--json").json
     shown = run("deadlines", "show", "renewal").stdout
 
     assert moved.stdout == "renewal moved: due 2026-06-03 14:00:00+02:00\n"
     assert paused.stdout == "renewal paused\n"
     assert resumed.stdout == "renewal resumed: due 2026-06-04 14:00:00+02:00\n"
-    assert known["acknowledged_until"] == "2026-03-07T12:00:00+00:00"
-    assert other.stdout == "renewal reassigned to bob@example.org\n"
+    assert acknowledged["acknowledged_until"] == "2026-03-07T12:00:00+00:00"
+    assert reassigned.stdout == "renewal reassigned to bob@example.org\n"
     assert (done["status"], done["days_late"], done["closed_by"]) == ("completed", 0, f"cli:{getpass.getuser()}")
     assert "completed on time" in shown
     assert "withdrawn" in shown
 
 
 @pytest.mark.parametrize(("days", "late"), [(1, "1 day late"), (3, "3 days late")])
-def test_what_is_completed_too_late_says_by_how_much(run, set_one, connection, days, late):
-    set_one()
+def test_a_late_completion_prints_the_number_of_days(run, create, connection, days, late):
+    create()
     set_clock(connection, datetime.fromisoformat(f"{DUE}+02:00") + days * DAY - timedelta(hours=1))
 
     assert run("deadlines", "complete", "renewal").stdout == f"renewal completed {late}\n"
 
 
-def test_a_series_is_set_and_cancelled(run):
+def test_a_series_is_created_and_cancelled(run):
     rule = "last business day of the quarter at 17:00"
-    made = run("deadlines", "create", "report", "vat", "--rule", rule, "--name", "vat", "--json").json
+    created = run("deadlines", "create", "report", "vat", "--rule", rule, "--name", "vat", "--json").json
 
     cancelled = run("deadlines", "cancel", "vat", "--series", "--json").json
 
-    assert made["due_at"] == "2026-03-31T17:00:00+00:00"
+    assert created["due_at"] == "2026-03-31T17:00:00+00:00"
     assert cancelled["status"] == "cancelled"
 
 
-def test_an_empty_list_says_how_to_begin(run):
+def test_empty_lists_name_the_create_command(run):
     assert "deadlines create" in run("deadlines", "list").stdout
     assert run("deadlines", "list", "--overdue").stdout == "no deadline matches\n"
     assert run("deadlines", "list", "--json").json == {"deadlines": [], "next_cursor": None}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("create", "licence", "42"), 1, "--due or --in"),
         (("create", "licence", "42", "--due", "soon"), 2, "ISO 8601"),
@@ -166,7 +166,7 @@ def test_an_empty_list_says_how_to_begin(run):
         (("move", UNKNOWN_ID), 2, "--due"),
     ],
 )
-def test_what_cannot_be_is_refused(run, arguments, code, said):
+def test_invalid_arguments_are_rejected(run, arguments, code, message):
     ran = run("deadlines", *arguments)
 
-    assert (ran.exit_code, said in ran.stderr) == (code, True), ran.stderr
+    assert (ran.exit_code, message in ran.stderr) == (code, True), ran.stderr
