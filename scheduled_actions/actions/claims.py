@@ -203,7 +203,7 @@ _ORDER = itemgetter(*(Claimed._fields.index(name) for name in ("priority", "sche
 
 
 def release_no_action(connection: Connection, action_types: Collection[str], *, action_id: UUID | None = None) -> int:
-    """Return at most 10,000 actions with status `no_action` to pending; return their number.
+    """Make at most 10,000 actions with status `no_action` pending again; return their number.
 
     Args:
         connection: In autocommit mode.
@@ -239,7 +239,7 @@ class ClaimResult:
 
     @property
     def has_found_work(self) -> bool:
-        """Whether the claim produced anything besides actions that were returned to pending."""
+        """Whether any action runs, was skipped or fails, instead of returning to pending."""
         return bool(self.kept or self.skipped or self.refused)
 
     def add(self, other: "ClaimResult") -> None:
@@ -250,7 +250,7 @@ class ClaimResult:
         self.unawaited |= other.unawaited
 
     def narrow(self, later: "ClaimResult") -> None:
-        """Replace the kept actions by a later hook's result for them."""
+        """Replace the kept actions by the result of a later hook for these actions."""
         self.kept = []
         self.add(later)
 

@@ -40,7 +40,7 @@ def dependency_columns(given: Mapping[str, Any], columns_of: ColumnsOf, *, depth
     Args:
         given: Arguments of `schedule_action`, by name.
         columns_of: Validates a follow-up and returns its columns.
-        depth: The nesting depth of the action itself.
+        depth: The nesting depth of the action itself; 0 unless it is a follow-up.
 
     Raises:
         RequestError: A value is invalid; `FollowUpInvalid` names the follow-up.
@@ -190,7 +190,9 @@ def changed_dependencies(
     if problem is not None:
         raise RefusedByDatabase(problem)
     if waits_for_itself:
-        raise InvalidArgument("after", problem="contains an action that waits for this one")
+        raise InvalidArgument(
+            "after", problem="contains an action that waits for this one: no action can wait for itself"
+        )
     follow_ups = ("on_success", "on_failure")
     return {
         **{f"sets_{name}": name in given for name in follow_ups},

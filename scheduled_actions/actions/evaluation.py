@@ -120,7 +120,7 @@ def cycle_of(waiting_for: Mapping[UUID, Collection[UUID]]) -> list[UUID] | None:
 
 
 def _batches(claimed: Sequence[Claimed], waiters: Mapping[UUID, waits.Waiter]) -> Iterator[list[Claimed]]:
-    """Yield the actions in batches whose facts fit into memory together."""
+    """Yield batches of actions that need at most `_FACTS_MOST` facts together, or one action that needs more."""
     batch: list[Claimed] = []
     size = 0
     for one in claimed:

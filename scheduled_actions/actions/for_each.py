@@ -11,6 +11,7 @@ from scheduled_actions.actions.service import Scheduler
 from scheduled_actions.actions.validation import ActionValidator
 from scheduled_actions.conditions.external_checks import check_team, unknown_rows
 from scheduled_actions.core.errors import ActionTypeForbidden, BudgetExceeded, InvalidArgument, RequestError
+from scheduled_actions.core.errors.families import short
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.core.requester import AddressReach, Requester
 
@@ -36,7 +37,12 @@ def check_options(options: object, *, name: str = "options") -> None:
     if not isinstance(options, dict) or not options.keys() <= _OPTIONS:
         raise InvalidArgument(
             name,
-            problem="must be an object whose keys are arguments of schedule_action: " + ", ".join(sorted(_OPTIONS)),
+            problem=(
+                f"has the invalid key {short(min(options.keys() - _OPTIONS, key=str))}"
+                if isinstance(options, dict)
+                else f"is of type {type(options).__name__}, not an object"
+            )
+            + f"; valid keys are arguments of schedule_action: {', '.join(sorted(_OPTIONS))}",
         )
 
 
@@ -52,7 +58,8 @@ def check_payload(payload: dict[str, Any], requester: Requester, validator: Acti
 
     Raises:
         ActionTypeForbidden: The requester may not schedule the type of the actions or of their follow-ups.
-        InvalidArgument: An option is invalid, or the query is not open to the team.
+        RequestError: The type is unknown, an option is invalid, or the query is not open to the team.
+        HandlerBroken: The handler of the actions cannot be loaded.
     """
     inner = str(payload.get("action_type"))
     validator.payloads.handler(inner, requester=requester, where="payload.action_type")
@@ -93,7 +100,7 @@ def schedule_rows(
         action_type: The type of the actions.
         key: The column that identifies a row.
         parameters: The parameters of the query.
-        limit: Maximum number of rows; the next run handles the rest.
+        limit: Maximum number of rows; further rows are left for the next run.
         again_after_seconds: Seconds until a row with the same key may become an action again; None: never.
         name: Scope of the keys; None: the query and the type.
         options: Arguments of `schedule_action` for each action.
@@ -107,6 +114,7 @@ def schedule_rows(
 
     Raises:
         RequestError: The query or the column does not exist, or an option is invalid.
+        HandlerBroken: The handler of the actions cannot be loaded.
         TimeoutError: The query exceeded its time limit.
         psycopg.Error: The database rejected the query.
     """

@@ -119,7 +119,7 @@ class ActionOperations:
     def counts(
         self, *, team_id: str | None = None, overdue_seconds: float = 300, limit: int | None = None
     ) -> ActionCounts:
-        """Count actions (of a team) by status and by type, and the due and overdue ones.
+        """Count actions (of a team) by status and by type, and count due and overdue actions.
 
         Args:
             team_id: Only this team.
@@ -155,7 +155,7 @@ class ActionOperations:
         )
 
     def exact_counts(self, *, overdue_seconds: float = 300) -> ActionCounts:
-        """Count all actions by status, without a limit and without types; reads the whole table."""
+        """Count all actions by status, and due and overdue actions, without limits and types; reads the whole table."""
         with self.database.connection() as connection:
             found = dict(store.sql.run(connection, "count_by_status").fetchall())
             due, overdue, oldest = store.due(connection, overdue_seconds=overdue_seconds, most=_NO_BOUND)
@@ -244,7 +244,7 @@ class ActionOperations:
         return replace(self._change(filters, None, limit=most, cursor=None, batch=most), next_cursor=None)
 
     def retry_matching(self, filters: ActionFilters, *, by: str | None, limit: int, cursor: UUID | None) -> BulkResult:
-        """Return at most `limit` matching actions to pending with no attempts used, newest first."""
+        """Make at most `limit` matching actions pending again, with no attempts used, newest first."""
         return self._change(
             filters,
             partial(self.find_scheduler().retry_action, by=by, team_id=filters.team_id),

@@ -217,7 +217,7 @@ class Scheduler:
             on_failure: The follow-ups to schedule when the action fails permanently; None removes them.
             by: Who changes the action; stored in its history.
             team_id: Only within this team.
-            edit_lock_seconds: Refuse the change if the action is due within this time or overdue; None: never refuse.
+            edit_lock_seconds: Reject the change if the action is due within this time or overdue; None: never reject.
             requester: The API token; None: application code.
             connection: Your own connection; the change takes effect once its transaction commits.
 
@@ -284,6 +284,15 @@ class Scheduler:
     ) -> Action:
         """Cancel a pending or `no_action` action, or request a running one to stop without a retry; return the action.
 
+        Args:
+            action_id: The action.
+            reason: Stored in the history of the action, and shown to users.
+            by: Who cancels the action; stored in its history.
+            also_running: Whether to request a running action to stop; False rejects the call.
+            team_id: Only within this team.
+            edit_lock_seconds: As for `update_action`.
+            connection: Your own connection; the change takes effect once its transaction commits.
+
         Raises:
             UnknownAction: No action has this id (in that team).
             WrongStatus: The action has ended, or is running while `also_running` is false.
@@ -319,7 +328,13 @@ class Scheduler:
         team_id: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Action:
-        """Return a failed, cancelled or skipped action to pending with no attempts used; return the action.
+        """Make a failed, cancelled or skipped action pending again, with no attempts used; return the action.
+
+        Args:
+            action_id: The action.
+            by: Who retries the action; stored in its history.
+            team_id: Only within this team.
+            connection: Your own connection; the change takes effect once its transaction commits.
 
         Raises:
             UnknownAction: No action has this id (in that team).

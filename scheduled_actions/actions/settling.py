@@ -105,7 +105,8 @@ def settle(
         tick: The tick that holds the leases.
         outcomes: The settlements to write; one whose claim was lost changes nothing.
         running: All actions that run after this, including those about to start; None announces nothing.
-        announcement: Ascending number within the tick; an announcement that arrives late is ignored.
+        announcement: Number of the announcement, ascending within the tick; one that arrives after a later one is
+            ignored.
 
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
@@ -247,7 +248,7 @@ class Settler:
     def settle_waiting(
         self, connection: Connection, tick_id: UUID, settlements: Sequence[waits.WaitSettlement]
     ) -> SettlementResult:
-        """Return actions whose conditions are not met yet to pending; end those that a user has asked to cancel.
+        """Make actions whose conditions are not met yet pending again; cancel those with a cancellation request.
 
         Raises:
             psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.

@@ -75,7 +75,9 @@ class PayloadValidator:
         Raises:
             UnknownActionType: This build has no handler for the type.
             ActionTypeForbidden: The requester may not schedule the type, or not with this payload.
-            PayloadInvalid: The handler's model rejects the payload.
+            PayloadInvalid: The payload does not match the handler's model.
+            InvalidArgument: The payload is not a JSON object, or contains a value that cannot be stored as JSON.
+            TooLarge: The payload exceeds 256 KiB.
             HandlerBroken: The handler cannot be loaded.
         """
         handler = self.handler(action_type, requester=requester, where=where)
@@ -119,7 +121,7 @@ class ActionValidator:
     """Validates the new actions of one project.
 
     Args:
-        database: Runs the queries of conditions.
+        database: For the external checks of conditions, which are validated but not run.
         settings: Contains the default dedup window.
         payloads: Validates types and payloads.
     """
@@ -137,6 +139,7 @@ class ActionValidator:
 
         Raises:
             RequestError: The type is unknown or not open to the requester, or the payload or an argument is invalid.
+            HandlerBroken: The handler, or that of a follow-up, cannot be loaded.
         """
         given = arguments_of(new)
         return self._row(given, 0, _Origin(requester=requester, team_id=given.get("team_id"), is_traced=True))
@@ -153,6 +156,7 @@ class ActionValidator:
 
         Raises:
             RequestError: A value is invalid; `FollowUpInvalid` names the follow-up.
+            HandlerBroken: The handler of a follow-up cannot be loaded.
         """
         return self._dependencies(given, 0, _Origin(requester=requester, team_id=team_id, is_traced=False))
 

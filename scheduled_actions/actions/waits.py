@@ -57,7 +57,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitSettlement:
-    """Returns a claimed action to pending until its next check."""
+    """A settlement that makes a claimed action pending until the next check of its condition."""
 
     action_id: UUID
     token: UUID
@@ -149,7 +149,7 @@ def lock(connection: Connection, settlements: Sequence[WaitSettlement]) -> None:
 
 
 def settle(connection: Connection, tick_id: UUID, settlements: Sequence[WaitSettlement]) -> SettlementResult:
-    """Return actions to pending until their next check.
+    """Make actions pending until the next checks of their conditions.
 
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.

@@ -82,7 +82,10 @@ class Registry:
                 case DeclaredFunction(key=name):
                     found, what = called, "function"
                 case _:
-                    raise InvalidArgument("function", problem=f"{_place(function)} is not declared with @action")
+                    raise InvalidArgument(
+                        "function",
+                        problem=f"{_place(function)} is not declared with @action or a decorator of functions",
+                    )
             if name in found:
                 raise RegistryInvalid(_place(function), f'"{name}" already has a {what}: {_place(found[name])}')
             found[name] = function

@@ -30,7 +30,7 @@ _STRING = ((str,), "a string")
 _INTEGER = ((int,), "an integer")
 _SECONDS = ((int, float), "a number of seconds")
 _OBJECT = ((dict,), "a JSON object (a dict)")
-_ACTIONS = ((dict, list), 'an action to schedule, {"action_type": …, "payload": …}, or a list of them')
+_ACTIONS = ((dict, list), 'an action to schedule, {"action_type": …, "payload": …}, or a list of such actions')
 
 #: The types of the value of each key of a recurrence, and their description. The values are validated like those of
 #: every schedule, when the registry is built and when the schedule is created.

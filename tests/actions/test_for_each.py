@@ -195,4 +195,4 @@ def test_options_cannot_change_the_type_the_payload_or_the_team(project, connect
     ended = run_once(project, connection, team_id="ours", options=options)
 
     assert (ended["status"], reminders(connection)) == ("failed", [])
-    assert "options" in ended["error_message"]
+    assert f"options has the invalid key {next(iter(options))!r}" in ended["error_message"]

@@ -124,7 +124,7 @@ def test_tables_without_read_permission_are_a_fault(somewhere, connection, datab
     runtime.close()
     connection.execute(f"drop role {role}")
     assert response.status_code == 503
-    assert checks(response)["database"]["detail"] == "the database refused a query: InsufficientPrivilege (42501)"
+    assert checks(response)["database"]["detail"] == "the database rejected a query: InsufficientPrivilege (42501)"
 
 
 def test_locked_tables_are_reported_within_the_time_limit(a_project, database_url):

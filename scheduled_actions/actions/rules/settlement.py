@@ -88,12 +88,12 @@ class Snoozed:
 
 @dataclass(frozen=True, slots=True)
 class Skipped(_WithReason):
-    """The handler had nothing to do."""
+    """There was nothing to do: the handler returned `Skip`, or the action's deadline prevents the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled(_WithReason):
-    """The handler cancelled the action."""
+    """The handler returned `Cancel`."""
 
 
 @dataclass(frozen=True, slots=True)

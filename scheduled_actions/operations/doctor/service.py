@@ -181,7 +181,7 @@ def _ask_database(
     except ScheduledActionsError as error:
         problem = str(error)
     except psycopg.Error as error:
-        problem = f"the database refused a query: {type(error).__name__} ({error.sqlstate})"
+        problem = f"the database rejected a query: {type(error).__name__} ({error.sqlstate})"
     if problem and is_over.is_set():
         problem = (
             f"the queries took longer than {patience_seconds:g} seconds: another session may have locked the tables"

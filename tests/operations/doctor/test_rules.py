@@ -97,7 +97,7 @@ def ticks(due=0, **ago):
         (
             defaults("ISO, MDY", "read committed"),
             OK,
-            "date style and isolation level are the usual ones",
+            "date style and isolation level have their usual values",
         ),
         (
             defaults("German, DMY", "serializable"),

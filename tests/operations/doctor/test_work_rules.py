@@ -56,7 +56,7 @@ def attention(name, **facts):
             "the last heartbeat was refused: HTTP 404, according to the tick of 4 minutes ago",
             "check that the address in SCHEDULED_ACTIONS_HEARTBEAT_URL exists",
         ),
-        (heartbeat(None, None, None), WARNING, "SCHEDULED_ACTIONS_HEARTBEAT_URL is set here, but not where", "set it"),
+        (heartbeat(None, None, None), WARNING, "SCHEDULED_ACTIONS_HEARTBEAT_URL is set here, but not in", "set it"),
         (
             heartbeat(ANSWERED, problem="the URL has no scheme"),
             FAULT,

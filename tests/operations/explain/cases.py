@@ -53,7 +53,7 @@ def cases() -> list[Case]:
         Case("running", "attempt 1, claimed ", claimed(is_started=True)),
         Case("claimed", "it waits for a free thread", claimed(is_started=False)),
         Case("waiting_for_retry", "attempt 1 of 2 failed (boom); the next one starts in 59 minutes", waiting("failed")),
-        Case("waiting_for_retry", "attempt 1 of 2 ended with its process", waiting("crashed")),
+        Case("waiting_for_retry", "attempt 1 of 2 ended because its process died", waiting("crashed")),
         Case("waiting_for_retry", "attempt 1 of 2 timed out", waiting("timed_out")),
         Case("delivery_deferred", 'endpoint "crm" accepts at most 2 deliveries a second', deferred_delivery),
         Case("snoozed", "its handler snoozed it: it runs in 59 minutes", waiting("snoozed")),

@@ -72,7 +72,7 @@ def defaults(settings: Mapping[str, str]) -> Check:
         ),
         ok=f"{', '.join(unusual)}: our own connections use ISO and read committed"
         if unusual
-        else "date style and isolation level are the usual ones",
+        else "date style and isolation level have their usual values",
     )
 
 
@@ -162,7 +162,7 @@ def clocks(machine_ahead: timedelta) -> Check:
         (
             apart > CLOCK_WARNING,
             FAULT if apart > CLOCK_FAULT else WARNING,
-            f"this machine is {in_words(apart)} {direction} the database, whose clock decides what is due",
+            f"this machine is {in_words(apart)} {direction} the database, whose clock determines which actions are due",
             "synchronise both (NTP): signatures are rejected beyond five minutes",
         ),
         ok="this machine and the database agree",

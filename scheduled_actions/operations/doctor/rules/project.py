@@ -197,7 +197,7 @@ def attention(
                 WARNING,
                 f"the running build has no handler for stored actions of these types: {_named(unhandled)}",
                 (
-                    "deploy a build that has the handlers, and it runs the actions; or cancel them: "
+                    "deploy a build with these handlers, which then runs the actions; or cancel the actions: "
                     "`scheduled-actions actions cancel --status no_action`"
                 ),
             ),
@@ -221,7 +221,7 @@ def attention(
                 f"disabled after failures: {_named(endpoints)}",
                 (
                     "once the receiver works again, run `scheduled-actions webhooks endpoints update ID --enable`, "
-                    "then `webhooks deliveries recover --from WHEN` to resend what failed"
+                    "then `webhooks deliveries recover --from WHEN` to resend the failed deliveries"
                 ),
             ),
             ok="no endpoint is disabled after failures",

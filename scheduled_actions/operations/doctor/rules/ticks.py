@@ -78,7 +78,7 @@ def ticks(last: Ping | None, *, due: int, names_caller: bool = True) -> Check:
         names_caller: Whether the text may contain the name of the latest caller.
     """
     waiting = f"; {due:,} due {'action is' if due == 1 else 'actions are'} waiting" if due else ""
-    remedy = "let a cron ping /cron/process every minute: `scheduled-actions cron-setup` prints how"
+    remedy = "let a cron ping /cron/process every minute: `scheduled-actions cron-setup` prints instructions"
     if last is None:
         return Check("ticks", WARNING, f"nothing has called /cron/process yet{waiting}", remedy)
     ago, caller = in_words(last.ago), last.caller if names_caller else ""
@@ -245,7 +245,7 @@ def refused_pings(
             is_recent and is_missing,
             WARNING,
             f"a caller{named} sends no secret, and no other pings arrive: {number} refused in a day, {last_try}",
-            "let your cron send CRON_SECRET as x-cron-secret: `scheduled-actions cron-setup` prints how",
+            "let your cron send CRON_SECRET as x-cron-secret: `scheduled-actions cron-setup` prints instructions",
         ),
         ok=f"{number} refused in a day, {last_try}{named}",
     )
@@ -286,12 +286,12 @@ def heartbeat(pings: Sequence[Ping], *, is_set: bool, problem: str | None) -> Ch
             known is not None and known.heartbeat != ANSWERED,
             WARNING,
             f"the last heartbeat {last}",
-            f"check that the address in {_HEARTBEAT_URL} exists, and is reachable from where ticks run",
+            f"check that the address in {_HEARTBEAT_URL} exists, and is reachable from the processes that run ticks",
         ),
         (
             is_set and len(pings) >= _ENOUGH and not sending,
             WARNING,
-            f"{_HEARTBEAT_URL} is set here, but not where the ticks of the last hour ran",
+            f"{_HEARTBEAT_URL} is set here, but not in the processes that ran the ticks of the last hour",
             "set it for the process that answers /cron/process, too, and restart that process",
         ),
         ok=passed,

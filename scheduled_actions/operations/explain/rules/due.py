@@ -99,7 +99,7 @@ def _lock_group(context: ActionContext) -> Iterator[Explanation]:
                 details=held | {"holder_scheduled_at": iso(hold.scheduled_at)},
             )
         sentence = f"{group} is held by {hold.action_id}, which is running: members run one at a time"
-        remedy = f"`scheduled-actions explain {hold.action_id}` shows since when it has been running"
+        remedy = f"`scheduled-actions explain {hold.action_id}` shows how long it has been running"
         if hold.status != Status.PROCESSING:
             sentence = f"{group} was held by {hold.action_id}, which is no longer running: the next tick frees it"
             remedy = "nothing to do: a hold without a running holder disappears within a minute or two of ticks"

@@ -10,7 +10,7 @@ from scheduled_actions.operations.doctor.rules.project import BREAK_CYCLE
 from scheduled_actions.operations.explain.rules.facts import ActionContext, Code, Explanation, at, iso
 
 #: Outcomes of an attempt that is retried, in words.
-_FAILED = {"failed": "failed", "timed_out": "timed out", "crashed": "ended with its process"}
+_FAILED = {"failed": "failed", "timed_out": "timed out", "crashed": "ended because its process died"}
 #: Outcomes in the history that set `scheduled_at`. An update that lists `scheduled_at` in its changes sets it, too.
 _RESCHEDULING = _FAILED.keys() | {"snoozed", "waited", "retried", "recovered"}
 #: Kinds of conditions that are only polled: no change of their answer makes an action due.
@@ -219,5 +219,5 @@ def _rescheduled_by(context: ActionContext) -> Mapping[str, Any]:
 def _when(context: ActionContext) -> str:
     moment = context.action.scheduled_at
     if moment.year >= _NEVER_YEAR:
-        return "at infinity, that is, never"
+        return "at infinity (never)"
     return f"in {in_words(moment - context.now)}, at {at(moment)}"
