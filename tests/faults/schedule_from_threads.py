@@ -44,7 +44,7 @@ def call(number: int, action_type: str) -> None:
         dedup_mode="append" if action_type == "proof:gather" else "latest",
         retry=[0],
     )
-    told = {
+    result = {
         "number": number,
         "action_type": action_type,
         "id": str(scheduled.id),
@@ -53,7 +53,7 @@ def call(number: int, action_type: str) -> None:
         "ended": time.monotonic(),
     }
     with _printing:
-        sys.stdout.write(f"{json.dumps(told)}\n")
+        sys.stdout.write(f"{json.dumps(result)}\n")
 
 
 if __name__ == "__main__":

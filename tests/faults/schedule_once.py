@@ -15,5 +15,5 @@ from scheduled_actions import schedule_action
 arguments = json.loads(sys.argv[1])
 delay = arguments.pop("delay", None)
 scheduled = schedule_action(**arguments, scheduled_at=None if delay is None else timedelta(seconds=delay))
-told = {"id": str(scheduled.id), "deduplicated": scheduled.deduplicated, "time": time.time()}
-sys.stdout.write(json.dumps(told))
+result = {"id": str(scheduled.id), "deduplicated": scheduled.deduplicated, "time": time.time()}
+sys.stdout.write(json.dumps(result))

@@ -141,9 +141,9 @@ def _assert_charges_match(rows, runs, lost_ticks):
         starts[run.action_id].append(run)
     charged_unstarted = 0
     for row in rows:
-        told = [entry["attempt"] for entry in row["history"]] or [1]
+        attempts = [entry["attempt"] for entry in row["history"]] or [1]
         story = f"{row}\n" + "\n".join(map(str, starts[row["id"]]))
-        assert told == list(range(1, row["attempts"] + 1)), story
+        assert attempts == list(range(1, row["attempts"] + 1)), story
         assert [entry["outcome"] for entry in row["history"][:-1]] == ["crashed"] * (row["attempts"] - 1), story
         assert len(starts[row["id"]]) <= row["attempts"], story
         # Announced, and killed before the handler recorded its start.
@@ -160,7 +160,7 @@ def test_an_action_that_kills_its_process_fails_alone(serve, actions, ledger):
         {"action_type": "proof:kill-process", "payload": {"seconds": 0.3}, "max_attempts": 3},
         {"action_type": "proof:kill-process", "payload": {"seconds": 0.3}, "max_attempts": 1},
     )
-    neighbours = actions.schedule(
+    neighbors = actions.schedule(
         *({"action_type": "proof:work", "payload": {"seconds": 1.5}, "max_attempts": 1} for _ in range(2))
     )
     waiting = actions.schedule(
@@ -182,17 +182,19 @@ def test_an_action_that_kills_its_process_fails_alone(serve, actions, ledger):
     assert [actions.one(killer)["status"] for killer in killers] == ["failed", "failed"]
     assert [actions.one(killer)["attempts"] for killer in killers] == [3, 1]
     assert all("the process ended" in actions.one(killer)["error_message"] for killer in killers)
-    for neighbour in neighbours + waiting:
-        row = actions.one(neighbour)
+    for neighbor in neighbors + waiting:
+        row = actions.one(neighbor)
         assert (row["status"], row["attempts"]) == ("completed", 1)
     runs = ledger.runs()
     starts = Counter(run.action_id for run in runs)
-    assert {neighbour: starts[neighbour] for neighbour in waiting} == dict.fromkeys(waiting, 1)
-    for neighbour in neighbours:
-        told = [entry["outcome"] for entry in actions.one(neighbour)["history"]]
-        assert told == ["crashed", "completed"], "they ran together with the first killed attempt, and with no other"
+    assert {neighbor: starts[neighbor] for neighbor in waiting} == dict.fromkeys(waiting, 1)
+    for neighbor in neighbors:
+        outcomes = [entry["outcome"] for entry in actions.one(neighbor)["history"]]
+        assert outcomes == ["crashed", "completed"], (
+            "they ran together with the first killed attempt, and with no other"
+        )
         # The process may have died before they recorded their start.
-        assert 1 <= starts[neighbour] <= 2
+        assert 1 <= starts[neighbor] <= 2
     # Only in the first killed process did other actions run: each further attempt of a killer ran alone.
     assert deaths == 1 + 2 + 1
     for killer in killers:

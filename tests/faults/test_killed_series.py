@@ -47,7 +47,7 @@ create trigger slow before update on scheduled_action_schedules for each stateme
 
 @pytest.fixture
 def make_series(database_url):
-    """Return a function that creates fixed and rolling schedules, with an occurrence per second, and returns their ids."""
+    """Return a function that creates fixed and rolling schedules with an occurrence per second, and returns ids."""
     with projects(database_url) as make:
         schedules = make(work).schedules
 

@@ -58,9 +58,9 @@ def _calls(environ, threads, *, processes, calls=CALLS, first=0):
         for number in range(processes)
     ]
     started = [subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) for command in commands]
-    told = [process.communicate(timeout=120)[0] for process in started]
+    outputs = [process.communicate(timeout=120)[0] for process in started]
     assert [process.returncode for process in started] == [0] * processes
-    return [json.loads(line) for text in told for line in text.splitlines()]
+    return [json.loads(line) for text in outputs for line in text.splitlines()]
 
 
 def _delivered(ledger, rows):

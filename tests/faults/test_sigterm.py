@@ -35,13 +35,13 @@ def test_a_process_starts_no_action_after_sigterm_and_leaves_none_leased(
     ping.start()
     wait_until(lambda: ledger.count() > CONCURRENCY, within=20, what="the second wave has begun")
     os.kill(worker if asked == "worker" else service.master, signal.SIGTERM)
-    told_at, told = ledger.now(), time.monotonic()
+    asked_at, asked = ledger.now(), time.monotonic()
     wait_until(lambda: has_ended(worker), within=60, what="the worker has ended")
-    took = time.monotonic() - told
+    took = time.monotonic() - asked
     ping.join(timeout=30)
 
     runs = ledger.runs()
-    assert [run for run in runs if run.started_at > told_at + timedelta(seconds=2 * HANDLER_SECONDS)] == []
+    assert [run for run in runs if run.started_at > asked_at + timedelta(seconds=2 * HANDLER_SECONDS)] == []
     assert all(run.ended_at is not None for run in runs), "running handlers were completed"
     assert took < HANDLER_SECONDS + AT_ONCE_SECONDS
     [answer] = answers
@@ -68,9 +68,9 @@ def test_a_handler_that_checks_should_stop_ends_and_continues_in_another_process
     ping.start()
     wait_until(ledger.running, within=20, what="the handler is running")
     os.kill(worker, signal.SIGTERM)
-    told = time.monotonic()
+    asked = time.monotonic()
     wait_until(lambda: has_ended(worker), within=60, what="the worker has ended")
-    took = time.monotonic() - told
+    took = time.monotonic() - asked
     ping.join(timeout=30)
 
     row = actions.one(listening)

@@ -37,9 +37,9 @@ def call(environ, wrong, **arguments):
     """Schedule from a process whose clock is wrong; return the result that it printed."""
     program = [sys.executable, HERE / "schedule_once.py", json.dumps(arguments)]
     done = subprocess.run(program, env=environ | wrong_by(wrong), capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
-    assert told["time"] - time.time() == pytest.approx(wrong, abs=MINUTE), "its clock is wrong"
-    return told
+    printed = json.loads(done.stdout)
+    assert printed["time"] - time.time() == pytest.approx(wrong, abs=MINUTE), "its clock is wrong"
+    return printed
 
 
 @pytest.mark.parametrize("wrong", [HOUR, -HOUR], ids=["an hour ahead", "an hour behind"])
@@ -113,6 +113,6 @@ def test_a_dedup_window_is_measured_by_the_clock_of_the_database(actions, enviro
     actions.move_clock(5 * MINUTE + 1)
     fourth = call(environ, -HOUR, **same)
 
-    told = [first, second, third, fourth]
-    assert [one["deduplicated"] for one in told] == [False, True, True, False]
-    assert [one["id"] == first["id"] for one in told] == [True, True, True, False]
+    results = [first, second, third, fourth]
+    assert [one["deduplicated"] for one in results] == [False, True, True, False]
+    assert [one["id"] == first["id"] for one in results] == [True, True, True, False]

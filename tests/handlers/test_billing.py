@@ -124,12 +124,12 @@ def test_only_subscriptions_that_renew_within_days_ahead_are_reminded(connection
     subscribe("last", days=10)
     subscribe("later", days=11)
     subscribe("gone", days=5, cancelled=True)
-    subscribe("told", days=5, reminded_days=5)
+    subscribe("reminded", days=5, reminded_days=5)
     subscribe("reminded-last-year", days=5, reminded_days=-360)
 
     attempt = committed(connection, days_ahead=10)
 
-    assert attempt.reminded == ["last@example.org", "today@example.org", "reminded-last-year@example.org"]
+    assert attempt.reminded == ["last@example.org", "reminded-last-year@example.org", "today@example.org"]
 
 
 def test_renewals_beyond_the_limit_remain_for_the_next_run_and_the_soonest_come_first(connection, subscribe):

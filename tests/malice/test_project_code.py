@@ -305,8 +305,8 @@ def test_no_function_of_a_project_stops_a_tick_or_delays_good_actions(database_u
                 lateness.compare(partial(good_round, made), partial(bad_round, made, numbers))
             except BaseException as error:
                 # Raised without the frames, which contain values that pytest cannot show.
-                told = "".join(traceback.format_tb(error.__traceback__)[-4:])
-                pytest.fail(f"{[NAMES[one] for one in numbers]}: {type(error).__name__}\n{told}", pytrace=False)
+                frames = "".join(traceback.format_tb(error.__traceback__)[-4:])
+                pytest.fail(f"{[NAMES[one] for one in numbers]}: {type(error).__name__}\n{frames}", pytrace=False)
         put_in_skipping(made, _SKIPPING)
         Reader(made).open_all("schedules", "calendar", "simulate")
         for _ in range(20):

@@ -30,7 +30,7 @@ def test_an_invalid_address_is_forbidden(junk):
     assert not may_reach(junk, also=LOOPBACK)
 
 
-def test_an_allowed_network_does_not_include_its_neighbours():
+def test_an_allowed_network_does_not_include_its_neighbors():
     allowed = parse_networks(["10.1.0.0/16", "fd00:1::/32"])
 
     assert may_reach("10.1.255.255", also=allowed)

@@ -688,7 +688,7 @@ def test_a_thread_closes_its_idle_connections_when_it_ends(receive):
     receiver = receive(answering("200 OK", b""))
     answers = []
 
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", ResourceWarning)
         thread = threading.Thread(target=lambda: answers.append(send(receiver)))
         thread.start()
@@ -696,4 +696,4 @@ def test_a_thread_closes_its_idle_connections_when_it_ends(receive):
         gc.collect()
 
     assert answers[0].status == 200
-    assert [str(one.message) for one in told if issubclass(one.category, ResourceWarning)] == []
+    assert [str(one.message) for one in warned if issubclass(one.category, ResourceWarning)] == []

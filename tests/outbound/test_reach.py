@@ -258,7 +258,7 @@ def test_tls_through_the_proxy_verifies_the_receiver(listener):
 def test_an_invalid_proxy_response_fails_before_the_deadline(answer):
     proxy = Listener(answer)
     try:
-        told = post(
+        result = post(
             "https://8.8.8.8/", body=b"", headers={}, total_timeout=0.5,
             reach=Reach(networks=(), proxy=("127.0.0.1", proxy.port)),
         )  # fmt: skip
@@ -266,8 +266,8 @@ def test_an_invalid_proxy_response_fails_before_the_deadline(answer):
         proxy.close()
         proxy.thread.join(10)
 
-    assert told.status is None
-    assert told.error.startswith("8.8.8.8:443 ")
+    assert result.status is None
+    assert result.error.startswith("8.8.8.8:443 ")
 
 
 @pytest.mark.parametrize(

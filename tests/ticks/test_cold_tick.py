@@ -28,7 +28,7 @@ def test_an_idle_first_tick_imports_neither_the_scheduling_code_nor_the_settings
     )
 
     def loaded():
-        told = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", code],
             cwd=tmp_path,
             env={"DATABASE_URL": database_url, "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -36,7 +36,7 @@ def test_an_idle_first_tick_imports_neither_the_scheduling_code_nor_the_settings
             text=True,
             check=True,
         )
-        return set(told.stdout.split())
+        return set(completed.stdout.split())
 
     assert "schedules.service" in loaded(), "the very first tick updates the declared schedules"
 

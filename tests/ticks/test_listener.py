@@ -28,14 +28,14 @@ def listening(database_url):
 
         def listen(**settings):
             project = make(run, linger_seconds=30, max_duration_seconds=70, **settings)
-            told, reports = [], []
-            listener = Listener(project.database, told.append)
+            reported, reports = [], []
+            listener = Listener(project.database, reported.append)
             thread = threading.Thread(
                 target=listener.process, args=[project.processor], kwargs={"on_report": reports.append}
             )
             thread.start()
             started.append((project, listener, thread))
-            return project, listener, told
+            return project, listener, reported
 
         yield listen
         for project, listener, thread in started:
@@ -59,8 +59,8 @@ def lateness(project, connection, action_id):
 
 
 def test_a_listener_runs_new_actions_immediately_and_later_actions_at_their_instant(listening, connection):
-    project, _, told = listening()
-    wait_until(lambda: told == ["listening"])
+    project, _, reported = listening()
+    wait_until(lambda: reported == ["listening"])
 
     at_once = [lateness(project, connection, scheduled(connection)) for _ in range(10)]
     later = [lateness(project, connection, scheduled(connection, "0.4 s")) for _ in range(3)]
@@ -73,8 +73,8 @@ def test_a_listener_runs_new_actions_immediately_and_later_actions_at_their_inst
 def test_one_of_two_listeners_is_active_and_the_other_takes_over_when_it_ends(listening, connection):
     first, listener, _ = listening()
     lateness(first, connection, scheduled(connection))
-    second, _, told = listening()
-    wait_until(lambda: "standing by: another listener is active" in told)
+    second, _, reported = listening()
+    wait_until(lambda: "standing by: another listener is active" in reported)
 
     listener.stop()
     first.processor.stop()
@@ -82,8 +82,8 @@ def test_one_of_two_listeners_is_active_and_the_other_takes_over_when_it_ends(li
 
 
 def test_a_ping_during_a_listener_is_answered_immediately(listening, connection, database_url):
-    _, _, told = listening()
-    wait_until(lambda: told)
+    _, _, reported = listening()
+    wait_until(lambda: reported)
     with projects(database_url) as make:
         began = time.monotonic()
         make(run, linger_seconds=20, max_duration_seconds=60).processor.tick()
@@ -92,8 +92,8 @@ def test_a_ping_during_a_listener_is_answered_immediately(listening, connection,
 
 
 def test_a_listener_waits_for_an_unavailable_database(listening, connection):
-    project, _, told = listening()
-    wait_until(lambda: told)
+    project, _, reported = listening()
+    wait_until(lambda: reported)
 
     connection.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"

@@ -109,20 +109,20 @@ def test_an_attempt_that_exceeds_its_timeout_fails_and_the_others_settle_on_time
 
 
 def test_a_handler_that_exceeds_its_timeout_is_asked_to_stop(a_project, connection):
-    told, left = threading.Event(), []
+    was_asked, left = threading.Event(), []
 
     @action("test:run", timeout_seconds=0.2)
     def handle(payload, context: Context):
         wait_until(lambda: context.should_stop)
         left.append(context.seconds_left)
-        told.set()
+        was_asked.set()
 
     project = a_project(handle)
     schedule(project)
 
     project.processor.tick()
 
-    assert told.wait(PATIENCE)
+    assert was_asked.wait(PATIENCE)
     assert left == [0.0]
 
 
@@ -410,13 +410,13 @@ def test_a_tick_whose_leases_have_ended_starts_nothing_more(a_project, connectio
 
 
 def test_a_stopping_process_finishes_running_handlers_and_releases_the_other_actions(a_project, connection):
-    is_running, told = threading.Event(), []
+    is_running, asked = threading.Event(), []
 
     @action("test:run")
     def handle(payload, context: Context):
         is_running.set()
         wait_until(lambda: context.should_stop)
-        told.append(True)
+        asked.append(True)
 
     project = a_project(handle, concurrency=1)
     for _ in range(3):
@@ -428,7 +428,7 @@ def test_a_stopping_process_finishes_running_handlers_and_releases_the_other_act
         report = ticking.result(PATIENCE)
 
     found = connection.execute("select status, attempts from scheduled_actions order by 1").fetchall()
-    assert told == [True]
+    assert asked == [True]
     assert report.succeeded == 1
     assert found == [("completed", 1), ("pending", 0), ("pending", 0)]
     later = project.processor.tick()

@@ -195,7 +195,7 @@ def test_this_package_does_not_import_opentelemetry(tmp_path, database_url):
         "print(runtime.current().processor.tick().success, *[n for n in sys.modules if n.startswith('opentelemetry')])"
     )
 
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", ask],
         cwd=tmp_path,
         env={"DATABASE_URL": database_url, "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -204,4 +204,4 @@ def test_this_package_does_not_import_opentelemetry(tmp_path, database_url):
         check=True,
     )
 
-    assert told.stdout.split() == ["True"]
+    assert completed.stdout.split() == ["True"]

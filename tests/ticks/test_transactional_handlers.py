@@ -314,14 +314,14 @@ def test_a_handler_that_ends_its_transaction_in_sql_fails_with_an_explanation(a_
 
     project = a_project(transactional(work))
     action_id = insert(connection, scheduled_at=NOW)
-    neighbour = insert(connection, action_type="test:gone", scheduled_at=NOW)
+    neighbor = insert(connection, action_type="test:gone", scheduled_at=NOW)
 
     report = project.processor.tick()
 
     found = row(connection, action_id)
     assert (found["status"], report.succeeded) == ("failed", 0)
     assert "ended its transaction" in found["error_message"]
-    assert statuses(connection)[neighbour] == "no_action"
+    assert statuses(connection)[neighbor] == "no_action"
     # Rows that the handler committed remain; those that it rolled back do not exist.
     assert effects(connection) == (["written"] if ending.startswith("commit") else [])
 
