@@ -76,7 +76,7 @@ class InternalApi(CallContext):
         body: Mapping[str, Any] | None = None,
         if_match: str | None = None,
     ) -> Answer:
-        """Call a route with the permissions of the caller.
+        """Call a route with the permissions of the caller; return its response.
 
         Args:
             method: HTTP method.
@@ -117,7 +117,7 @@ class Api:
         self._attempts = FailedLogins()
 
     def answer(self, path: str) -> Response:
-        """Answer the current request.
+        """Answer the current request; convert any error to a problem document.
 
         Args:
             path: The part of the request's path below `/api/v1`.
@@ -125,7 +125,7 @@ class Api:
         return self._guarded(lambda: self._answer(path))
 
     def metrics(self) -> Response:
-        """Answer a Prometheus scrape."""
+        """Return the metrics for Prometheus; convert any error to a problem document."""
         return self._guarded(self._metrics)
 
     def _guarded(self, answer: Callable[[], Response]) -> Response:

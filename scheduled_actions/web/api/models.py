@@ -333,7 +333,7 @@ class TeamPageQuery(PageQuery, TeamQuery):
 
 
 class TargetsQuery(TeamPageQuery):
-    """Filters of a list of resources that are about targets."""
+    """Filters of lists of deadlines and facts."""
 
     target_type: ShortText | None = None
     target_id: ShortText | None = None
@@ -392,10 +392,10 @@ class Scheduling(InstantOrDelay):
 
 
 class Ownership(RequestModel):
-    """The team that owns a new object, and its creator."""
+    """The team that owns a new resource, and its creator."""
 
     team_id: ShortText | None = Field(
-        None, description="The team that owns the new object. A team's token creates objects only for its own team."
+        None, description="The team that owns the new resource. A team's token creates resources only for its own team."
     )
     created_by: ShortText | None = Field(
         None, description="Name of the creator. Default: `token:NAME` or, for `ADMIN_TOKEN`, `api:admin`."
@@ -406,7 +406,7 @@ class AttemptOptions(RequestModel):
     """The priority and the maximum number of attempts of an action."""
 
     priority: Annotated[int, Field(ge=-32768, le=32767), WholeNumber] | None = Field(
-        None, description="Lower numbers run first."
+        None, description="Actions with lower numbers run first."
     )
     max_attempts: Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_LIMIT), WholeNumber] | None = Field(
         None, description="Maximum number of attempts, including the first."

@@ -75,7 +75,7 @@ class Forbidden(RequestError):
 
 @error_class
 class TooManyAttempts(RequestError):
-    """Too many wrong tokens came from one address; further wrong tokens are rejected for a while."""
+    """Too many wrong tokens came from one address; valid tokens are still accepted."""
 
     retry_after_seconds: int
 

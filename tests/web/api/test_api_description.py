@@ -58,6 +58,13 @@ def test_operation_ids_are_unique(document):
     assert "get_action" in names
 
 
+def test_a_path_parameter_that_can_be_a_name_is_described_in_the_document_and_on_the_page(client, document):
+    (reference, *_) = document["paths"]["/api/v1/schedules/{id}"]["get"]["parameters"]
+
+    assert reference["description"] == "Id or name of the resource."
+    assert "<td>Id or name of the resource.</td>" in client.get("/docs").text
+
+
 def test_every_reference_points_to_a_schema(document):
     schemas = document["components"]["schemas"]
     used = set(re.findall(r"'#/components/schemas/(\w+)'", str(document)))

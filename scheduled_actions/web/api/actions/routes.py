@@ -288,7 +288,8 @@ ROUTES = (
     ),
     Route(
         "POST", "/actions/batch", create_actions, "Schedule many actions, all of them or none", tag="Actions",
-        description=f"Accepts up to {BATCH_MOST:,} actions. Errors contain the position of the invalid action, from 0.",
+        description=f"Accepts up to {BATCH_MOST:,} actions. Errors contain the position of the invalid action, counted "
+        "from 0, such as `actions.0.payload`.",
         body=CreateActionsRequest, body_limit=_BATCH_LIMIT,
         answers={
             HTTPStatus.CREATED: (ScheduledActionsBatch, "The actions were scheduled or merged."),

@@ -136,7 +136,9 @@ class _Definition(RequestModel):
     auto_actions: Annotated[list[AutoAction], Field(max_length=STAGES_MOST)] | None = None
     recipients: _Recipients | None = Field(None, description="The responsible people, who receive the reminders.")
     recurrence: Rule | None = Field(None, description="Rule of a series: a deadline is created for each occurrence.")
-    timezone: TimeZone | None = Field(None, description="IANA time zone in which days are counted. Default: UTC.")
+    timezone: TimeZone | None = Field(
+        None, description="IANA time zone of local times, in which days are counted. Default: UTC."
+    )
     calendar: WorkingCalendar | None = Field(None, description="Non-working days, and working hours.")
     metadata: JsonObject | None = None
 

@@ -201,7 +201,7 @@ def _operation(route: Route, schemas: dict[type[BaseModel], Any], definitions: d
         "description": " ".join(part for part in (route.description, f"Requires the role `{route.role}`.") if part),
         "security": [{"token": []}],
         "parameters": [
-            *({"name": name, "in": "path", "required": True, "schema": _path_part(route, name)}
+            *({"name": name, "in": "path", "required": True, **_path_part(route, name)}
               for name in re.findall(r"{(\w+)}", route.path)),
             *_query_parameters(route, definitions),
             *_header_parameters(route),
@@ -218,8 +218,12 @@ def _operation(route: Route, schemas: dict[type[BaseModel], Any], definitions: d
 
 def _path_part(route: Route, name: str) -> dict[str, Any]:
     if name != "id":
-        return _PART
-    return {"description": "Id or name of the resource.", **_NAME} if route.path.startswith(_NAMED) else _ID
+        return {"schema": _PART}
+    return (
+        {"description": "Id or name of the resource.", "schema": _NAME}
+        if route.path.startswith(_NAMED)
+        else {"schema": _ID}
+    )
 
 
 def _query_parameters(route: Route, definitions: dict[str, Any]) -> Iterable[dict[str, Any]]:
