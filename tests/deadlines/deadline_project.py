@@ -1,4 +1,4 @@
-"""A project with deadlines for tests: its handlers, an auto-action, and what was sent."""
+"""A project with deadlines for tests: its handlers, an auto-action, and the payloads that they received."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
 
 OWN = (own.send_reminder, own.send_escalation, own.mark_missed, own.create_next)
-#: What the handlers of these tests were given, oldest first.
+#: The payloads of `notification:send`, oldest first.
 SENT: list[dict[str, Any]] = []
+#: The payloads of `approval:start`, oldest first.
 STARTED: list[dict[str, Any]] = []
 
 
 @action("notification:send")
 def send(payload: dict):
-    """Keep what would have been sent."""
+    """Record the notification instead of sending it."""
     SENT.append(payload)
 
 
 @action("approval:start")
 def start(payload: dict):
-    """Keep what was started."""
+    """Record the payload of the auto-action."""
     STARTED.append(payload)
 
 
 @contextmanager
 def deadline_project(database_url: str, *handlers: Callable[..., Any], **settings: Any) -> Iterator[Runtime]:
-    """Give the parts of a project with deadlines, as the process's own."""
+    """Yield the runtime of a project with deadlines, and make it the runtime of this process."""
     SENT.clear()
     STARTED.clear()
     with projects(database_url) as make:
@@ -51,7 +52,7 @@ def deadline_project(database_url: str, *handlers: Callable[..., Any], **setting
 
 
 def planned(connection: psycopg.Connection[Any], deadline_id: UUID) -> dict[str, datetime]:
-    """Return when each occurrence that waits is to begin."""
+    """Return the instant of each pending stage occurrence."""
     rows = connection.execute(
         "select deadline_stage, scheduled_at from scheduled_actions"
         " where deadline_id = %s and status = 'pending' order by scheduled_at, id",
@@ -61,7 +62,7 @@ def planned(connection: psycopg.Connection[Any], deadline_id: UUID) -> dict[str,
 
 
 def ended(connection: psycopg.Connection[Any], deadline_id: UUID) -> dict[str, str]:
-    """Return how each occurrence ended that has."""
+    """Return the status of each stage occurrence that is not pending."""
     rows = connection.execute(
         "select deadline_stage, status from scheduled_actions"
         " where deadline_id = %s and status <> 'pending' order by id",

@@ -28,7 +28,7 @@ YEARLY = GIVEN | {"recurrence": "yearly", "name": "review", "reminders": ["30 da
 
 @pytest.fixture
 def runtime(database_url, connection):
-    """Give a project with deadlines whose clock stands at NOW."""
+    """Yield a project with deadlines; the database's time is NOW."""
     set_clock(connection, NOW)
     with deadline_project(database_url) as made:
         yield made
@@ -41,7 +41,7 @@ def deadlines(runtime):
 
 @pytest.fixture
 def tick_at(runtime, connection):
-    """Return a function that sets the clock and lets everything due be done, what that plans included."""
+    """Return a function that sets the database's time and runs ticks until no action is due."""
 
     def tick(at):
         set_clock(connection, at)
@@ -68,7 +68,7 @@ def test_changed_reminders_are_planned_and_sent_ones_are_not_repeated(deadlines,
     assert (entry["what"], entry["by"], entry["reason"], entry["changes"]) == ("changed", "zoe", "fewer", ["stages"])
 
 
-def test_omitted_arguments_stay_and_none_removes_a_list(deadlines, connection):
+def test_an_update_keeps_omitted_arguments_and_none_removes_the_reminders(deadlines, connection):
     made, _ = deadlines.set(GIVEN | {"escalation": [{"offset": "2 days after", "to": BEN}]})
 
     deadlines.update(made.id, metadata={"why": "because"})
@@ -118,7 +118,7 @@ def test_a_change_of_a_series_applies_to_later_deadlines(deadlines, tick_at, con
     assert when(connection, second)["reminder:20 days before#1"] == -20
 
 
-def test_setting_a_series_again_by_name_with_other_reminders_changes_it(deadlines, connection):
+def test_setting_a_series_again_by_name_replaces_its_reminders(deadlines, connection):
     made, _ = deadlines.set(YEARLY)
 
     again, is_new = deadlines.set(YEARLY | {"reminders": ["10 days before"]})
@@ -155,7 +155,7 @@ def test_a_new_rule_applies_after_the_last_existing_deadline(deadlines, tick_at,
         ({"reminders": ["30 days before", "30 days before"]}, "is defined 2 times"),
     ],
 )
-def test_an_invalid_change_is_refused_with_what_to_do_instead(deadlines, changes, expected):
+def test_an_invalid_change_is_rejected_with_a_remedy(deadlines, changes, expected):
     made, _ = deadlines.set(YEARLY)
 
     with pytest.raises(Exception, match=expected):
@@ -164,7 +164,7 @@ def test_an_invalid_change_is_refused_with_what_to_do_instead(deadlines, changes
     assert deadlines.get(made.id) == made
 
 
-def test_a_single_deadline_and_a_series_cannot_be_turned_into_each_other(deadlines):
+def test_a_single_deadline_cannot_become_a_series_or_a_series_a_single_deadline(deadlines):
     once, _ = deadlines.set(GIVEN | {"name": "once"})
     deadlines.set(YEARLY)
 
@@ -181,7 +181,7 @@ def test_a_single_deadline_and_a_series_cannot_be_turned_into_each_other(deadlin
             ask()
 
 
-def test_a_change_of_a_closed_deadline_or_with_an_unknown_action_type_is_refused(deadlines):
+def test_changing_a_closed_deadline_or_using_an_unknown_action_type_is_rejected(deadlines):
     made, _ = deadlines.set(GIVEN)
     with pytest.raises(UnknownActionType):
         deadlines.update(made.id, auto_actions=[{"offset": "1 day before", "action_type": "approval:gone"}])
@@ -195,7 +195,7 @@ def test_a_change_waits_for_a_starting_reminder_and_keeps_its_progress(deadlines
     made, _ = deadlines.set(GIVEN)
 
     def change():
-        # On a connection that waits for a lock as long as it takes.
+        # This connection has no lock timeout, so the update waits for the lock of the test.
         with psycopg.connect(database_url, autocommit=True) as own:
             deadlines.update(made.id, reminders=["60 days before", "10 days before"], connection=own)
 

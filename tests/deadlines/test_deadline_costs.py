@@ -13,7 +13,7 @@ from tests.factories import NOW, set_clock, steps_spent
 
 ANN = ["ann@example.org"]
 YEAR = timedelta(days=365)
-#: About 3,600 days are looked at for each.
+#: Each offset takes about 3,600 steps.
 COSTLY = [f"{2_500 + n} business days before" for n in range(20)]
 
 
@@ -34,7 +34,7 @@ def set_one(deadlines, number=1, *, reminders, **more):
     return deadlines.set(given)[0]
 
 
-def test_moving_many_deadlines_spends_one_budget_and_moves_none_beyond_it(deadlines, monkeypatch):
+def test_a_move_over_its_budget_moves_no_deadline(deadlines, monkeypatch):
     made = [set_one(deadlines, n, due_at=NOW + 12 * YEAR, reminders=COSTLY) for n in range(4)]
     spent = steps_spent(monkeypatch)
 
@@ -45,7 +45,7 @@ def test_moving_many_deadlines_spends_one_budget_and_moves_none_beyond_it(deadli
     assert {deadlines.get(one.id).due_at for one in made} == {NOW + 12 * YEAR}
 
 
-def test_many_usual_deadlines_are_moved_at_once(deadlines, monkeypatch):
+def test_the_budget_of_a_move_grows_with_the_number_of_deadlines(deadlines, monkeypatch):
     made = deadlines.set_many(
         [
             {

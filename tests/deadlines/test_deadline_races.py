@@ -25,8 +25,8 @@ DAY = timedelta(days=1)
 DUE = NOW + 90 * DAY
 TARGET = {"type": "licence", "id": "42"}
 ANN = "ann@example.org"
-#: Of the last test: deadlines at once, and how often.
-AT_ONCE, ROUNDS = 50, 20
+#: The deadlines of one round, and the rounds, of the test with two ticks and many changes.
+DEADLINES_PER_ROUND, ROUNDS = 50, 20
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def a_deadline(runtime, **changes):
     return runtime.deadlines.set(given | changes)[0]
 
 
-def test_two_ticks_at_the_due_instant_miss_it_once(database_url, connection):
+def test_two_ticks_at_the_due_instant_mark_the_deadline_missed_once(database_url, connection):
     emitted = []
 
     @action("webhook:send")
@@ -65,7 +65,7 @@ def test_completing_a_deadline_waits_for_a_notification_that_is_starting(runtime
     guard = {"deadline_id": str(made.id), "stage": "reminder:60 days before#1", "revision": 0}
 
     def complete():
-        # On a connection that waits for a lock as long as it takes.
+        # This connection has no lock timeout, so the completion waits for the lock of the test.
         with psycopg.connect(database_url, autocommit=True) as own:
             runtime.deadlines.complete(made.id, connection=own)
 
@@ -86,8 +86,8 @@ def test_completing_a_deadline_waits_for_a_notification_that_is_starting(runtime
         )
 
 
-def a_claimed(connection):
-    """Claim what is due, as a tick does; return the one action."""
+def claim_one(connection):
+    """Claim the only due action, as a tick does, and return it."""
     [claimed], _ = claims.claim_free(connection, a_tick(connection), wanted=5, after=claims.START, excluded=())
     return claimed
 
@@ -96,7 +96,7 @@ def a_claimed(connection):
 def test_a_claimed_action_is_checked_again_before_it_starts(runtime, connection, change):
     made = a_deadline(runtime)
     set_clock(connection, DUE - 60 * DAY)
-    claimed = a_claimed(connection)
+    claimed = claim_one(connection)
 
     getattr(runtime.deadlines, change)(made.id, **({"due_at": DUE + 100 * DAY} if change == "move" else {}))
     outcome = deadline_handlers.begin(runtime.database, claimed)
@@ -114,7 +114,7 @@ def test_a_transactional_handler_checks_the_deadline_in_its_own_transaction(runt
     made = a_deadline(runtime)
     set_clock(connection, DUE - 60 * DAY)
 
-    guard = deadline_handlers.begin(runtime.database, a_claimed(connection))
+    guard = deadline_handlers.begin(runtime.database, claim_one(connection))
     with connection.transaction():
         held_before = guard.holds(connection)
     getattr(runtime.deadlines, change)(made.id, **({"due_at": DUE + 100 * DAY} if change == "move" else {}))
@@ -126,7 +126,7 @@ def test_a_transactional_handler_checks_the_deadline_in_its_own_transaction(runt
 def test_a_move_between_the_check_and_the_start_postpones_the_reminder(runtime, connection):
     made = a_deadline(runtime)
     set_clock(connection, DUE - 60 * DAY)
-    claimed = a_claimed(connection)
+    claimed = claim_one(connection)
     deadline_handlers.begin(runtime.database, claimed)
     runtime.deadlines.move(made.id, DUE + 100 * DAY)
 
@@ -140,13 +140,13 @@ def test_a_move_between_the_check_and_the_start_postpones_the_reminder(runtime, 
 def test_a_started_reminder_is_not_sent_if_its_deadline_moves_before_its_transaction(
     database_url, connection, monkeypatch
 ):
-    """It waits for the one transaction that this process may have; meanwhile the deadline is moved."""
-    busy, go_on = threading.Event(), threading.Event()
+    """The process may open one transaction; while the reminder waits for that transaction, the deadline is moved."""
+    busy, released = threading.Event(), threading.Event()
 
     @action("hold:up", transactional=True)
     def hold_up(payload: dict):
         busy.set()
-        go_on.wait(PATIENCE)
+        released.wait(PATIENCE)
 
     monkeypatch.setattr(store, "LOCK_WAIT_MS", str(PATIENCE * 1000))
     set_clock(connection, NOW)
@@ -161,9 +161,9 @@ def test_a_started_reminder_is_not_sent_if_its_deadline_moves_before_its_transac
             assert busy.wait(PATIENCE)
         wait_until(lambda: runtime.deadlines.get(made.id).stages[0].begun == 1)
         runtime.deadlines.move(made.id, DUE + 100 * DAY)
-        go_on.set()
+        released.set()
         tick.join(PATIENCE)
-        # Whichever tick finds it first puts it off.
+        # Either the first tick or this one defers the reminder.
         runtime.processor.tick()
 
         assert (SENT, planned(connection, made.id)["reminder:60 days before#1"]) == ([], DUE + 40 * DAY)
@@ -173,7 +173,7 @@ def test_an_action_claimed_while_its_deadline_is_completed_starts_and_plans_noth
     monkeypatch.setattr(store, "LOCK_WAIT_MS", str(PATIENCE * 1000))
     made = a_deadline(runtime, reminders=[{"offset": "60 days before", "repeat": "daily"}])
     set_clock(connection, DUE - 60 * DAY)
-    claimed, outcomes = a_claimed(connection), []
+    claimed, outcomes = claim_one(connection), []
     begin = threading.Thread(target=lambda: outcomes.append(deadline_handlers.begin(runtime.database, claimed)))
 
     with runtime.database.connection() as completing, completing.transaction():
@@ -219,7 +219,7 @@ def test_a_reminder_that_fails_permanently_does_not_stop_its_repetition(database
 
 
 def quiet(address):
-    """Return a person whose notification of noon is deferred by an hour."""
+    """Return a person whose notifications at noon are deferred by an hour."""
     return {"channels": [address], "quiet_hours": "11:00-13:00"}
 
 
@@ -234,7 +234,7 @@ def test_after_a_reassignment_only_former_recipients_get_no_mail(database_url, c
             made = a_deadline(runtime, recipients=to, escalation=[level])
             set_clock(connection, DUE - 60 * DAY)
             runtime.processor.tick()
-            on_their_way = connection.execute(
+            pending = connection.execute(
                 "select count(*) from scheduled_actions where action_type = 'notification:send' and status = 'pending'"
             ).fetchone()
 
@@ -242,7 +242,7 @@ def test_after_a_reassignment_only_former_recipients_get_no_mail(database_url, c
             set_clock(connection, DUE - 60 * DAY + timedelta(hours=1))
             runtime.processor.tick()
 
-    assert on_their_way == (3,)
+    assert pending == (3,)
     assert sorted(to for one in mailbox.envelopes for to in one.rcpt_tos) == [
         "bob@example.org",
         "cfo@example.org",
@@ -251,7 +251,7 @@ def test_after_a_reassignment_only_former_recipients_get_no_mail(database_url, c
 
 @pytest.mark.parametrize("how", ["complete", "cancel", "pause"])
 def test_an_escalation_without_a_guard_does_not_change_a_closed_deadline(runtime, connection, how):
-    """A clone of an escalation, or one that was scheduled by hand, is bound to no deadline by its row."""
+    """The row of an escalation that was cloned, or scheduled by a user, contains no deadline."""
     made = a_deadline(
         runtime, escalation=[{"offset": "2 days after", "to": "cfo@example.org", "assign": "cfo@example.org"}]
     )
@@ -288,7 +288,7 @@ def test_an_escalation_waits_for_the_completion_of_its_deadline_and_is_skipped(r
 
 
 class TimedMailbox(Mailbox):
-    """Keeps when the last message came for each recipient."""
+    """Records the times at which messages arrived, by recipient."""
 
     def __init__(self):
         super().__init__()
@@ -319,7 +319,7 @@ def test_no_invalid_reminder_starts_after_a_change_has_returned(database_url, co
             deadline_project(database_url, notification.send, **places) as other,
         ):
             for number in range(ROUNDS):
-                addresses = [f"d{number}-{n}@example.org" for n in range(AT_ONCE)]
+                addresses = [f"d{number}-{n}@example.org" for n in range(DEADLINES_PER_ROUND)]
                 given = {"target": TARGET, "due_at": NOW + 60 * DAY, "reminders": ["60 days before"]}
                 made = runtime.deadlines.set_many([given | {"recipients": address} for address in addresses])
                 ticks = [
@@ -340,10 +340,10 @@ def test_no_invalid_reminder_starts_after_a_change_has_returned(database_url, co
         for address, moments in mailbox.arrived.items()
     }
     assert {address: by for address, by in late.items() if by} == {}
-    # It was a race: some were notified before, others never.
-    assert AT_ONCE < len(mailbox.arrived) < AT_ONCE * ROUNDS
+    # The changes and the ticks ran concurrently: some reminders were sent before the change, others never.
+    assert DEADLINES_PER_ROUND < len(mailbox.arrived) < DEADLINES_PER_ROUND * ROUNDS
     assert max(map(len, mailbox.arrived.values())) == 1
-    assert len(returned) == AT_ONCE * ROUNDS
+    assert len(returned) == DEADLINES_PER_ROUND * ROUNDS
 
 
 @pytest.mark.slow
@@ -373,24 +373,22 @@ def test_ten_thousand_deadlines_of_five_stages_move_in_one_transaction(runtime, 
     assert [at for _, at, _, _ in counted][3] == DUE + 10 * DAY
 
 
-def test_the_tick_of_a_project_without_deadlines_loads_nothing_of_them():
+def test_the_tick_of_a_project_without_deadlines_loads_no_module_of_deadlines():
     import subprocess
     import sys
 
-    ask = (
+    code = (
         "import sys, scheduled_actions.wsgi;"
         "print([name for name in sys.modules if 'deadline' in name and name != 'scheduled_actions.deadlines.model'])"
     )
 
-    told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert told.stdout.strip() == "[]"
+    assert result.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("loses_connection", [False, True])
-def test_a_handler_whose_deadline_is_locked_before_it_is_called_is_not_charged(
-    database_url, connection, loses_connection
-):
+def test_a_deadline_locked_before_its_handler_is_called_uses_no_attempt(database_url, connection, loses_connection):
     released, calls = threading.Event(), []
 
     @action("test:hold", transactional=True, timeout_seconds=2)
@@ -402,7 +400,7 @@ def test_a_handler_whose_deadline_is_locked_before_it_is_called_is_not_charged(
         calls.append(context.id)
 
     set_clock(connection, NOW)
-    # One of two threads may hold a connection.
+    # With two threads, only one connection is available to handlers.
     settings = {"concurrency": 2, "max_run_seconds": 2, "max_duration_seconds": 5}
     with deadline_project(database_url, send, hold, begin, **settings) as one, psycopg.connect(database_url) as other:
         made = a_deadline(one, reminders=[], auto_actions=[{"offset": "1 day before", "action_type": "approval:start"}])
@@ -419,7 +417,7 @@ def test_a_handler_whose_deadline_is_locked_before_it_is_called_is_not_charged(
                 "select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock'"
                 " and datname = current_database()"
             )
-        # Otherwise it waits for the lock to the end of the tick.
+        # Without the loss of the connection, the handler's thread waits for the lock until the tick ends.
         ticking.join(PATIENCE)
 
     found = connection.execute(
@@ -430,7 +428,9 @@ def test_a_handler_whose_deadline_is_locked_before_it_is_called_is_not_charged(
 
 
 @pytest.mark.parametrize("is_transactional", [False, True])
-def test_waiting_for_a_locked_deadline_takes_no_time_from_the_handler(database_url, connection, is_transactional):
+def test_the_timeout_of_a_handler_does_not_include_the_wait_for_a_locked_deadline(
+    database_url, connection, is_transactional
+):
     calls = []
 
     @action("approval:start", transactional=is_transactional, timeout_seconds=0.2)
@@ -452,22 +452,22 @@ def test_waiting_for_a_locked_deadline_takes_no_time_from_the_handler(database_u
     assert found[:2] == ("pending", 0), found
 
 
-def test_an_action_whose_deadline_cannot_be_reached_is_not_charged(runtime, connection):
+def test_an_action_uses_no_attempt_if_its_deadline_cannot_be_read(runtime, connection):
     made = a_deadline(runtime, reminders=[], auto_actions=[{"offset": "1 day before", "action_type": "approval:start"}])
     set_clock(connection, DUE - DAY)
     database = runtime.database
-    ticks_own, refused = database.connection, []
+    real_connection, refused = database.connection, []
 
-    def no_more(*limits):
-        """Lend connections to the tick's thread alone, as a server without a connection to spare does."""
+    def refuse_workers(*limits):
+        """Return connections only to the thread of the tick, like a server at its connection limit."""
         if threading.current_thread().name.startswith("scheduled-actions-"):
             refused.append(1)
             raise DatabaseUnavailable("it has no connection to spare")
-        return ticks_own(*limits)
+        return real_connection(*limits)
 
-    database.connection = no_more
+    database.connection = refuse_workers
     runtime.processor.tick()
-    database.connection = ticks_own
+    database.connection = real_connection
 
     assert refused
     (found,) = connection.execute("select status, attempts from scheduled_actions where deadline_stage like 'action%'")

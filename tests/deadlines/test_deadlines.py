@@ -28,7 +28,7 @@ TARGET = {"type": "licence", "id": "42"}
 
 @pytest.fixture
 def runtime(database_url, connection):
-    """Give a project with deadlines whose clock stands at NOW."""
+    """Yield a project with deadlines; the database's time is NOW."""
     set_clock(connection, NOW)
     with deadline_project(database_url) as made:
         yield made
@@ -41,7 +41,7 @@ def deadlines(runtime):
 
 @pytest.fixture
 def set_one(deadlines):
-    """Return a function that sets a deadline in ninety days, with Ann as recipient."""
+    """Return a function that creates a deadline in ninety days, with Ann as its recipient."""
 
     def make(**changes):
         given = {"target": TARGET, "due_at": DUE, "recipients": ANN, "reminders": ["60 days before", "30 days before"]}
@@ -52,7 +52,7 @@ def set_one(deadlines):
 
 @pytest.fixture
 def tick_at(runtime, connection):
-    """Return a function that sets the clock and lets everything due be done, what that plans included."""
+    """Return a function that sets the database's time and runs ticks until no action is due."""
 
     def tick(at):
         set_clock(connection, at)
@@ -62,8 +62,8 @@ def tick_at(runtime, connection):
     return tick
 
 
-def told():
-    """Return who was notified since the last call, in order."""
+def notified():
+    """Return the recipients of the notifications since the last call, in order."""
     addresses = [one["to"] for one in SENT]
     SENT.clear()
     return addresses
@@ -104,13 +104,13 @@ def test_only_the_latest_past_reminder_is_sent_immediately(set_one, tick_at, dea
 
     tick_at(NOW)
 
-    assert told() == [ANN]
+    assert notified() == [ANN]
     states = {stage.key: stage.state for stage in deadlines.get(made.id).stages}
     assert states["reminder:60 days before"] == states["reminder:30 days before"] == "left_out"
     assert (states["reminder:14 days before"], states["reminder:7 days before"]) == ("begun", "planned")
 
 
-def test_past_auto_actions_run_immediately_and_of_past_escalations_the_highest_level(set_one, tick_at):
+def test_all_past_auto_actions_but_only_the_latest_past_escalation_level_run_immediately(set_one, tick_at):
     set_one(
         due_at=NOW - 5 * DAY,
         reminders=[],
@@ -123,11 +123,11 @@ def test_past_auto_actions_run_immediately_and_of_past_escalations_the_highest_l
     tick_at(NOW)
 
     assert sorted(one["n"] for one in STARTED) == [3, 9]
-    assert told() == ["level3@example.org"]
+    assert notified() == ["level3@example.org"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "said"),
+    ("changes", "error", "message"),
     [
         ({"reminders": ["60 days befor"]}, InvalidArgument, r"reminders\[0\].offset"),
         ({"reminders": [{"offset": "7 days", "repeat": "dayly"}]}, RequestError, "daily"),
@@ -148,15 +148,15 @@ def test_past_auto_actions_run_immediately_and_of_past_escalations_the_highest_l
         ({"recurrence": "every minute", "due_at": None}, InvalidArgument, "too frequent"),
     ],
 )
-def test_an_invalid_deadline_is_refused_and_nothing_is_stored(set_one, connection, changes, error, said):
-    with pytest.raises(error, match=said):
+def test_an_invalid_deadline_is_rejected_and_nothing_is_stored(set_one, connection, changes, error, message):
+    with pytest.raises(error, match=message):
         set_one(**changes)
 
     assert connection.execute("select count(*) from scheduled_action_deadlines").fetchone() == (0,)
     assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
 
 
-def test_setting_a_deadline_again_by_name_updates_it_only_if_it_differs(deadlines, connection, tick_at):
+def test_setting_a_deadline_again_by_name_updates_it_only_if_an_argument_differs(deadlines, connection, tick_at):
     given = {
         "target": TARGET,
         "due_at": DUE,
@@ -174,7 +174,7 @@ def test_setting_a_deadline_again_by_name_updates_it_only_if_it_differs(deadline
     assert (is_new, is_new_again, again.id, again.revision) == (True, False, first.id, first.revision)
     assert set(before) == {"reminder:7 days before#1", "due#1"}
     assert planned(connection, other.id) == {"reminder:3 days before#1": DUE - 2 * DAY, "due#1": DUE + DAY}
-    assert (other.id, told()) == (first.id, [ANN])
+    assert (other.id, notified()) == (first.id, [ANN])
 
 
 def test_concurrent_sets_of_one_name_create_one_deadline(runtime, database_url, connection):
@@ -215,7 +215,7 @@ def test_many_deadlines_are_created_all_or_none(deadlines, connection):
 # -- due, and after ----------------------------------------------------------------------------------------------------
 
 
-def test_an_open_deadline_is_missed_at_its_due_instant_and_runs_the_stages_for_that(set_one, tick_at, deadlines):
+def test_an_open_deadline_is_marked_missed_at_its_due_instant_and_then_escalated(set_one, tick_at, deadlines):
     made = set_one(
         reminders=[],
         auto_actions=[{"offset": "when due", "action_type": "approval:start", "payload": {"n": 0}}],
@@ -231,12 +231,12 @@ def test_an_open_deadline_is_missed_at_its_due_instant_and_runs_the_stages_for_t
     assert before == "open"
     assert (missed.status, missed.missed_at) == ("missed", DUE)
     assert STARTED == [{"n": 0}]
-    assert told() == ["boss@example.org"]
+    assert notified() == ["boss@example.org"]
     assert [entry["what"] for entry in deadlines.get(made.id).history] == ["set", "missed", "escalated"]
 
 
 @pytest.mark.parametrize(("after", "late"), [(-DAY, 0), (timedelta(0), 0), (HOUR, 1), (DAY, 1), (DAY + HOUR, 2)])
-def test_a_completed_deadline_stores_how_many_days_late_it_was(set_one, tick_at, deadlines, after, late):
+def test_a_completed_deadline_stores_the_number_of_days_late(set_one, tick_at, deadlines, after, late):
     made = set_one()
     tick_at(DUE + after - HOUR)
     tick_at(DUE + after)
@@ -261,7 +261,7 @@ def test_no_stage_of_a_resolved_deadline_starts(set_one, tick_at, deadlines, con
     resolved = getattr(deadlines, end)(made.id)
     tick_at(DUE + 30 * DAY)
 
-    assert told() == [ANN]
+    assert notified() == [ANN]
     assert STARTED == []
     assert planned(connection, made.id) == {}
     assert {one.state for one in resolved.stages} == {"begun", "withdrawn"}
@@ -272,7 +272,7 @@ def test_no_stage_of_a_resolved_deadline_starts(set_one, tick_at, deadlines, con
 
 
 def test_a_stage_claimed_before_the_resolution_is_checked_again(set_one, runtime, connection, monkeypatch):
-    """A tick has claimed the reminder; its deadline is completed before the handler would begin."""
+    """A tick has claimed the reminder; its deadline is completed before the handler starts."""
     made = set_one()
     set_clock(connection, DUE - 60 * DAY)
     connection.execute("update scheduled_actions set status = 'pending' where deadline_id = %s", [made.id])
@@ -280,7 +280,7 @@ def test_a_stage_claimed_before_the_resolution_is_checked_again(set_one, runtime
 
     report = runtime.processor.tick()
 
-    assert (report.skipped, told()) == (1, [])
+    assert (report.skipped, notified()) == (1, [])
     assert ended(connection, made.id) == {"reminder:60 days before#1": "skipped"}
 
 
@@ -288,12 +288,12 @@ def test_a_stage_claimed_before_a_move_waits_for_its_new_instant(set_one, runtim
     made = set_one()
     set_clock(connection, DUE - 60 * DAY)
     deadlines.move(made.id, DUE + 3 * DAY)
-    # As a tick that had claimed it before would find it.
+    # The action is due again, as for a tick that claimed it before the move.
     connection.execute("update scheduled_actions set scheduled_at = %s", [DUE - 60 * DAY])
 
     report = runtime.processor.tick()
 
-    assert (report.snoozed, report.succeeded, told()) == (3, 0, [])
+    assert (report.snoozed, report.succeeded, notified()) == (3, 0, [])
     assert planned(connection, made.id)["reminder:60 days before#1"] == DUE - 57 * DAY
 
 
@@ -338,7 +338,7 @@ def test_a_move_to_an_earlier_instant_sends_the_latest_past_reminder(set_one, ti
     tick_at(NOW)
     tick_at(NOW + 5 * DAY)
 
-    assert told() == [ANN, ANN]
+    assert notified() == [ANN, ANN]
     assert [stage.state for stage in deadlines.get(made.id).stages] == [
         "left_out",
         "left_out",
@@ -363,7 +363,7 @@ def test_a_moved_missed_deadline_is_open_and_can_be_missed_again(set_one, tick_a
     tick_at(DUE - 30 * DAY)
     tick_at(DUE)
     tick_at(DUE + 2 * DAY)
-    told()
+    notified()
 
     moved = deadlines.move(made.id, DUE + 45 * DAY)
     tick_at(DUE + 15 * DAY)
@@ -372,8 +372,8 @@ def test_a_moved_missed_deadline_is_open_and_can_be_missed_again(set_one, tick_a
 
     assert (moved.status, moved.missed_at) == ("open", None)
     assert deadlines.get(made.id).status == "missed"
-    # Less than sixty days were left: the reminder of then was the most urgent that had passed.
-    assert told() == [ANN, ANN, "boss@example.org"]
+    # After the move, fewer than sixty days are left: the latest past reminder is sent again.
+    assert notified() == [ANN, ANN, "boss@example.org"]
 
 
 def test_many_deadlines_move_all_or_none(set_one, deadlines, connection):
@@ -397,7 +397,7 @@ def test_many_deadlines_move_all_or_none(set_one, deadlines, connection):
     ]
 
 
-# -- the clock ---------------------------------------------------------------------------------------------------------
+# -- pausing -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_pause_postpones_all_stages_by_its_length(set_one, tick_at, deadlines, connection):
@@ -413,7 +413,7 @@ def test_a_pause_postpones_all_stages_by_its_length(set_one, tick_at, deadlines,
     assert paused == {}
     assert resumed.due_at == DUE + 10 * DAY
     assert planned(connection, made.id) == {"reminder:30 days before#1": DUE - 20 * DAY, "due#1": DUE + 10 * DAY}
-    assert told() == [ANN]
+    assert notified() == [ANN]
 
 
 def test_in_a_calendar_a_pause_counts_working_time(deadlines, connection):
@@ -426,7 +426,7 @@ def test_in_a_calendar_a_pause_counts_working_time(deadlines, connection):
 
     resumed = deadlines.resume(made.id)
 
-    # Left were 5 + 8 + 8 + 8 + 6 hours; they begin on Monday 9 March at 09:00.
+    # 5 + 8 + 8 + 8 + 6 working hours were left; they start on Monday 9 March at 09:00.
     assert resumed.due_at == datetime(2026, 3, 13, 12, 0, tzinfo=UTC)
 
 
@@ -448,24 +448,24 @@ def test_a_daily_reminder_repeats_until_the_deadline_is_resolved(set_one, tick_a
     counts = []
     for day in days:
         tick_at(day)
-        counts.append(len(told()))
+        counts.append(len(notified()))
     deadlines.complete(made.id)
     tick_at(days[-1] + 5 * DAY)
 
     assert counts == [0] + [1] * 10
-    assert told() == []
+    assert notified() == []
 
 
 def test_missed_repetitions_of_a_reminder_are_sent_once(set_one, tick_at):
     set_one(reminders=[{"offset": "7 days before", "repeat": "daily"}])
     tick_at(DUE - 7 * DAY)
-    told()
+    notified()
 
     tick_at(DUE - 3 * DAY + HOUR)
-    after_an_outage = told()
+    sent_after_outage = notified()
     tick_at(DUE - 2 * DAY)
 
-    assert (len(after_an_outage), len(told())) == (1, 1)
+    assert (len(sent_after_outage), len(notified())) == (1, 1)
 
 
 def test_a_repeated_reminder_ends_after_its_number_of_times(set_one, tick_at):
@@ -474,7 +474,7 @@ def test_a_repeated_reminder_ends_after_its_number_of_times(set_one, tick_at):
     for day in range(-7, 0):
         tick_at(DUE + day * DAY)
 
-    assert len(told()) == 2
+    assert len(notified()) == 2
 
 
 def test_an_acknowledgement_stops_repeated_reminders_but_not_the_escalation(set_one, tick_at, deadlines):
@@ -486,13 +486,13 @@ def test_an_acknowledgement_stops_repeated_reminders_but_not_the_escalation(set_
         ],
     )
     tick_at(DUE - 7 * DAY)
-    told()
+    notified()
 
     known = deadlines.acknowledge(made.id, until=DUE - 3 * DAY, by="ann")
     sent = []
     for day in (-6, -5, -4, -3, -2):
         tick_at(DUE + day * DAY)
-        sent.append(told())
+        sent.append(notified())
 
     assert known.acknowledged_by == "ann"
     assert sent == [[], [ANN], ["boss@example.org"], [], [ANN]]
@@ -512,12 +512,12 @@ def test_future_stages_go_to_the_new_recipients(set_one, tick_at, deadlines):
     deadlines.reassign(made.id, ["bob@example.org"], by="ann")
     tick_at(DUE - 30 * DAY)
 
-    assert told() == [ANN, "bob@example.org"]
+    assert notified() == [ANN, "bob@example.org"]
     with pytest.raises(InvalidArgument, match="recipients"):
         deadlines.reassign(made.id, [])
 
 
-def test_a_level_whose_people_are_all_away_goes_to_the_next_level(set_one, tick_at, deadlines):
+def test_if_all_people_of_a_level_are_away_the_next_level_is_notified(set_one, tick_at, deadlines):
     away = {"email": "boss@example.org", "name": "Boss", "away_until": (DUE + 30 * DAY).isoformat()}
     made = set_one(
         escalation=[{"offset": "1 day after", "to": away}, {"offset": "5 days after", "to": ["cfo@example.org"]}]
@@ -525,8 +525,8 @@ def test_a_level_whose_people_are_all_away_goes_to_the_next_level(set_one, tick_
 
     tick_at(DUE + DAY)
 
-    assert told()[-1] == "cfo@example.org"
-    # The same tick marks it as missed, before or after.
+    assert notified()[-1] == "cfo@example.org"
+    # The same tick marks the deadline missed, before or after the escalation.
     (climbed,) = [entry for entry in deadlines.get(made.id).history if entry["what"] == "escalated"]
     assert (climbed["to"], climbed["passed_over"]) == (["cfo@example.org"], ["Boss"])
 
@@ -562,13 +562,13 @@ def test_an_escalation_repeats_and_the_history_records_each_level(set_one, tick_
     sent = {}
     for day in range(12):
         tick_at(DUE + day * DAY)
-        sent[day] = told()
+        sent[day] = notified()
 
     assert {day: who for day, who in sent.items() if who and day < 5} == {
         1: ["boss@example.org"],
         2: ["cfo@example.org"],
     }
-    # The assignee receives the reminders from then on.
+    # The assignee receives the later reminders.
     assert sent[5] == ["deputy@example.org"]
     assert [day for day, who in sent.items() if "boss@example.org" in who or "cfo@example.org" in who] == [1, 2, 8, 9]
     way = [
@@ -585,8 +585,8 @@ def test_an_escalation_repeats_and_the_history_records_each_level(set_one, tick_
 # -- series ------------------------------------------------------------------------------------------------------------
 
 
-def test_each_occurrence_of_a_series_is_a_deadline_of_its_own(deadlines, tick_at, connection):
-    """Yearly reviews: the next is made in time for its own first reminder."""
+def test_each_occurrence_of_a_series_is_a_separate_deadline(deadlines, tick_at, connection):
+    """The next deadline of a yearly series is created in time for its first reminder."""
     first, _ = deadlines.set(
         {
             "target": {"type": "review", "id": "ann"},
@@ -608,7 +608,7 @@ def test_each_occurrence_of_a_series_is_a_deadline_of_its_own(deadlines, tick_at
     assert second.series_id == first.id
     assert [one.due_at.year for one in reading.find(deadlines.database)] == [2028, 2027, 2026]
     assert deadlines.get(second.id).status == "missed"
-    assert told() == [ANN, ANN]
+    assert notified() == [ANN, ANN]
 
 
 def test_a_series_with_early_reminders_has_several_open_deadlines(deadlines, tick_at):
@@ -698,7 +698,7 @@ def test_the_timeline_lists_past_and_future_stages(set_one, tick_at, deadlines):
     tick_at(NOW)
     tick_at(DUE - 60 * DAY)
 
-    # Actions of long ago are pruned; the deadline itself keeps what was sent.
+    # Old actions are pruned; the deadline still contains the notifications in its history.
     steps = reading.timeline(deadlines.database, deadlines.get(made.id))
 
     assert [(one.stage, one.occurrence, one.state) for one in steps] == [

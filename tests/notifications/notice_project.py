@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def notice_project(
     directory: Path, database_url: str, mailbox: Mailbox, *functions: Callable[..., Any], toml: str = "", **environ: str
 ) -> Iterator[Runtime]:
-    """Give the parts of a project whose `notification:send` is this repository's, as the process's own."""
+    """Yield the runtime of a project with the handler `notification:send`, and make it the runtime of this process."""
     (directory / "scheduled_actions.toml").write_text(f"concurrency = 2\n{toml}", encoding="utf-8")
     with serving(mailbox) as settings:
         values = {
@@ -46,12 +46,12 @@ def notice_project(
 
 
 def mails(mailbox: Mailbox) -> list[EmailMessage]:
-    """Return what arrived, in order."""
+    """Return the messages that arrived, in order."""
     return [message_from_bytes(envelope.content, policy=policy.default) for envelope in mailbox.envelopes]
 
 
 def text_of(mail: EmailMessage) -> str:
-    """Return the plain words of a mail."""
+    """Return the plain text of a message."""
     body = mail.get_body(("plain",))
     assert body is not None
     return body.get_content().replace("\r\n", "\n")
@@ -59,7 +59,10 @@ def text_of(mail: EmailMessage) -> str:
 
 @contextmanager
 def a_receiver(*statuses: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Give the place of a server that answers posts with these statuses, the last for all others; and the posts."""
+    """Yield the host and port of a server, and the posts that it receives.
+
+    The server responds with each status once, and then always with the last.
+    """
     posts: list[dict[str, Any]] = []
     left = list(statuses or (200,))
 
@@ -71,7 +74,7 @@ def a_receiver(*statuses: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Keep quiet."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=[0.02], daemon=True)

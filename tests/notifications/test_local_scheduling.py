@@ -1,4 +1,4 @@
-"""One action or one series per user, at the same local time."""
+"""One action or one schedule per user, at the same local time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WithoutText:
     __repr__ = __str__
 
 
-def test_every_user_gets_an_action_at_their_own_time(project, connection):
+def test_each_user_gets_an_action_at_their_local_time(project, connection):
     scheduled = schedule_local("test:greet", {"text": "Good morning"}, "09:00", USERS, priority=3)
 
     assert [(one.user_id, one.at.isoformat()) for one in scheduled] == [
@@ -50,13 +50,13 @@ def test_every_user_gets_an_action_at_their_own_time(project, connection):
     assert (actions["ned"].result, actions["ann"].priority, actions["ned"].id) == ("ned", 3, scheduled[2].action_id)
 
 
-def test_with_a_recurrence_every_user_gets_a_series_through_clock_changes(project, connection):
+def test_with_a_recurrence_each_user_gets_a_schedule_that_follows_dst_changes(project, connection):
     set_clock(connection, datetime(2026, 3, 28, 12, tzinfo=UTC))
 
     scheduled = schedule_local("test:greet", {}, "02:30", USERS, recurrence="daily")
 
     berlin = project.schedules.get(scheduled[0].schedule_id)
-    # On 29 March there is no 02:30 in Berlin: it comes by the gap later, and on the next day again on time.
+    # 02:30 is in a DST gap on 29 March in Berlin: that occurrence moves forward by the gap, the next one does not.
     assert list(project.schedule_rules.upcoming(berlin, count=2)) == [
         datetime(2026, 3, 29, 1, 30, tzinfo=UTC), datetime(2026, 3, 30, 0, 30, tzinfo=UTC),
     ]  # fmt: skip
@@ -64,7 +64,7 @@ def test_with_a_recurrence_every_user_gets_a_series_through_clock_changes(projec
     assert all(one.action_id is not None for one in scheduled)
 
 
-def test_a_repeated_call_by_name_changes_nothing_and_another_time_moves_the_series(project, connection):
+def test_a_repeated_call_by_name_changes_nothing_and_another_time_moves_the_schedule(project, connection):
     first = schedule_local("test:greet", {}, "09:00", USERS, recurrence="weekly", name="greeting", team_id="blue")
     set_clock(connection, NOW + timedelta(hours=1))
 
@@ -80,7 +80,7 @@ def test_a_repeated_call_by_name_changes_nothing_and_another_time_moves_the_seri
     assert names == {"greeting:ann", "greeting:kai", "greeting:ned"}
 
 
-def test_a_rule_with_another_time_of_day_is_refused(project):
+def test_a_rule_with_another_time_of_day_is_rejected(project):
     assert schedule_local("test:greet", {}, "09:00", USERS, recurrence="0 9 * * MON")
     for rule in ("0 10 * * MON", "daily at 10:00", "FREQ=DAILY;BYHOUR=10;BYMINUTE=0", "every 2 hours"):
         with pytest.raises(InvalidArgument, match="is not a rule that occurs at"):
@@ -88,7 +88,7 @@ def test_a_rule_with_another_time_of_day_is_refused(project):
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "told"),
+    ("changes", "error", "message"),
     [
         ({"action_type": "test:nothing"}, UnknownActionType, "test:nothing"),
         ({"local_time": "nine"}, InvalidArgument, "local_time"),
@@ -100,7 +100,7 @@ def test_a_rule_with_another_time_of_day_is_refused(project):
         ({"prioritee": 7}, TypeError, "prioritee"),
     ],
 )
-def test_one_invalid_user_schedules_nothing(project, connection, changes, error, told):
+def test_one_invalid_user_schedules_nothing(project, connection, changes, error, message):
     given = {"action_type": "test:greet", "payload": {}, "local_time": "09:00", "users": USERS} | changes
 
     with pytest.raises(error) as refusal:
@@ -108,7 +108,7 @@ def test_one_invalid_user_schedules_nothing(project, connection, changes, error,
             given.pop("action_type"), given.pop("payload"), given.pop("local_time"), given.pop("users"), **given
         )
 
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
     for table in ("scheduled_actions", "scheduled_action_schedules"):
         assert connection.execute(f"select count(*) from {table}").fetchone() == (0,)
 

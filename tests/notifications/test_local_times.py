@@ -20,9 +20,9 @@ from scheduled_actions.notifications.local_scheduling import USERS_MOST, next_lo
         ("Asia/Tokyo", "2026-03-04T12:00:00", "09:00", "2026-03-05T00:00"),
         ("Pacific/Kiritimati", "2026-03-04T12:00:00", "02:00", "2026-03-05T12:00"),
         ("America/New_York", "2026-03-04T12:00:00", "09:00", "2026-03-04T14:00"),
-        # 02:30 does not exist on 29 March in Berlin: it comes at 03:30.
+        # 02:30 is in a DST gap on 29 March in Berlin, and moves to 03:30.
         ("Europe/Berlin", "2026-03-29T00:00:00", "02:30", "2026-03-29T01:30"),
-        # 02:30 comes twice on 25 October: the first counts, and after it the next day's.
+        # 02:30 occurs twice on 25 October: after its first occurrence, the next one is on the next day.
         ("Europe/Berlin", "2026-10-25T00:00:00", "02:30", "2026-10-25T00:30"),
         ("Europe/Berlin", "2026-10-25T00:45:00", "02:30", "2026-10-26T01:30"),
     ],
@@ -33,8 +33,8 @@ def test_the_next_time_of_day_is_that_of_the_zone(zone, now, clock, expected):
     assert found == datetime.fromisoformat(expected).replace(tzinfo=UTC)
 
 
-def test_a_day_skipped_by_a_time_zone_is_handled():
-    # Samoa went from 29 to 31 December 2011.
+def test_the_next_time_of_day_passes_over_a_day_that_a_time_zone_skips():
+    # Samoa skipped 30 December 2011.
     now = datetime(2011, 12, 30, 5, tzinfo=UTC)
 
     assert next_local(time(9), ZoneInfo("Pacific/Apia"), now) == datetime(2011, 12, 30, 19, tzinfo=UTC)
@@ -60,7 +60,7 @@ def test_users_can_be_given_in_three_forms():
         ({str(number): None for number in range(USERS_MOST + 1)}, "users"),
     ],
 )  # fmt: skip
-def test_an_invalid_user_is_refused_with_its_position(users, name):
+def test_an_invalid_user_is_rejected_by_position(users, name):
     with pytest.raises(InvalidArgument) as refusal:
         parse_users(users, usual_zone="UTC")
 
@@ -68,6 +68,6 @@ def test_an_invalid_user_is_refused_with_its_position(users, name):
 
 
 @pytest.mark.parametrize("text", ["9", "25:00", "nine", None, 9])
-def test_an_invalid_time_of_day_is_refused(text):
+def test_an_invalid_time_of_day_is_rejected(text):
     with pytest.raises(InvalidArgument, match="a time of day"):
         parse_clock(text)

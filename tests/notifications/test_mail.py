@@ -1,4 +1,4 @@
-"""Mail through a real SMTP server: delivery, refusals, and what is never sent."""
+"""Mail through a real SMTP server: delivery, refusals, timeouts, logins and headers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PASSWORD = "correct horse battery staple"
 
 @pytest.fixture
 def serve():
-    """Serve a mailbox until the test ends; answers the settings that lead to it."""
+    """Return a function that serves a mailbox until the test ends and returns the settings for its server."""
     with contextlib.ExitStack() as running:
         yield lambda mailbox, **options: running.enter_context(serving(mailbox, **options))
 
@@ -52,7 +52,7 @@ def an_authenticator(*, reply=None):
     return check
 
 
-# What arrives
+# Accepted messages
 
 
 def test_all_recipients_get_the_message_without_the_bcc_header(serve):
@@ -72,7 +72,7 @@ def test_all_recipients_get_the_message_without_the_bcc_header(serve):
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
-def test_with_tls_the_message_travels_encrypted(serve, security):
+def test_with_tls_the_message_is_sent_encrypted(serve, security):
     mailbox = Mailbox()
     settings = serve(mailbox, security=security)
 
@@ -82,7 +82,7 @@ def test_with_tls_the_message_travels_encrypted(serve, security):
 
 
 @pytest.mark.parametrize("text", ["Grüße 👩\u200d💻\n", "long " * 400 + "\n", ".\n..\nFrom here\n"])
-def test_any_text_travels_in_seven_bits_and_arrives_unchanged(serve, text):
+def test_any_text_is_sent_in_seven_bits_and_arrives_unchanged(serve, text):
     mailbox = Mailbox()
 
     send(a_message(text=text), serve(mailbox))
@@ -111,7 +111,7 @@ def test_a_long_url_in_a_header_is_not_folded(serve):
     assert f"List-Unsubscribe: {url}\r\n".encode() in mailbox.envelopes[0].content
 
 
-def test_an_international_address_is_written_as_it_is(serve):
+def test_an_international_address_is_sent_unencoded(serve):
     mailbox = Mailbox()
 
     send(a_message(to="Jörg <jörg@exämple.org>"), serve(mailbox))
@@ -119,7 +119,7 @@ def test_an_international_address_is_written_as_it_is(serve):
     assert mailbox.envelopes[0].rcpt_tos == ["jörg@exämple.org"]
 
 
-def test_the_client_introduces_itself_by_its_address(serve):
+def test_the_ehlo_command_contains_the_address_of_the_client(serve):
     mailbox = Mailbox()
 
     send(a_message(), serve(mailbox))
@@ -147,7 +147,7 @@ def test_a_missing_reply_to_quit_is_not_awaited(serve):
     assert time.monotonic() - started_at < 10
 
 
-# What is refused
+# Refused messages
 
 
 def test_refused_recipients_are_listed_with_the_servers_replies(serve):
@@ -190,7 +190,7 @@ def test_a_message_without_accepted_recipients_is_refused_or_deferred(serve, rep
     assert mailbox.envelopes == []
 
 
-def test_a_refusal_repeats_no_address(serve):
+def test_the_error_of_a_refusal_contains_no_address(serve):
     mailbox = Mailbox({"ann@example.org": "550 5.1.1 <ann@example.org>: unknown in\ttable"})
 
     with pytest.raises(mail.MailRefused) as refusal:
@@ -226,7 +226,7 @@ def test_a_message_without_recipients_is_refused():
         send(message, Email())
 
 
-# How long it takes
+# Timeouts
 
 
 def test_a_silent_server_times_out():
@@ -259,7 +259,7 @@ def test_without_time_left_no_connection_is_opened(serve):
     assert mailbox.heard == []
 
 
-# What never travels
+# Encryption and login
 
 
 def test_a_server_without_starttls_gets_no_login_and_no_message(serve):
@@ -290,7 +290,7 @@ def test_an_untrusted_certificate_defers_the_message(serve, security, certificat
     assert not any(heard.startswith("MAIL") for heard in mailbox.heard)
 
 
-def test_an_unreadable_file_of_authorities_is_named():
+def test_the_error_for_an_unreadable_ca_file_names_its_variable():
     with pytest.raises(NotConfigured, match=r"^SMTP_CA_FILE is invalid: set it to the path"):
         send(a_message(), Email(security="tls"), ca_file="/no/such/file")
 
@@ -344,12 +344,12 @@ def test_no_login_is_sent_to_a_server_without_auth(serve):
 @pytest.mark.parametrize(
     ("login", "missing"), [({"username": "app"}, "SMTP_PASSWORD"), ({"password": PASSWORD}, "SMTP_USERNAME")]
 )
-def test_an_incomplete_login_is_refused(login, missing):
+def test_an_incomplete_login_is_rejected(login, missing):
     with pytest.raises(NotConfigured, match=f"^{missing} is not configured"):
         send(a_message(), Email(), **login)
 
 
-def test_a_non_ascii_password_is_refused_without_printing_it():
+def test_a_non_ascii_password_is_rejected_and_not_shown():
     with pytest.raises(NotConfigured, match=r"^SMTP_USERNAME and SMTP_PASSWORD are invalid: use ASCII") as refusal:
         send(a_message(), Email(), username="app", password="geheimnisträger")
 
@@ -410,7 +410,7 @@ def test_a_parsed_address_parses_to_itself(text, addr_spec):
         "=?utf-8?q?Ann=0ABcc:_eve=40example.org?= <ann@example.org>",
     ],
 )
-def test_an_invalid_address_is_refused_without_repeating_it(text):
+def test_an_invalid_address_is_rejected_and_not_shown(text):
     with pytest.raises(ValueError, match=r"is not one email address|contains") as refusal:
         mail.parse_address(text)
 
@@ -432,7 +432,7 @@ def test_unusual_display_names_are_preserved(serve):
     "text",
     ["Hi\nBcc: eve@example.org", "Hi\r", "a\x00b", "a\x85b", "a\u2028b", "a\tb", "=?utf-8?q?Hi=0ABcc:_x?="],
 )
-def test_text_with_line_ends_is_refused_in_headers(text):
+def test_text_with_line_ends_is_rejected_in_headers(text):
     with pytest.raises(ValueError, match="contains"):
         mail.one_line(text)
 

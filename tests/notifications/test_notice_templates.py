@@ -1,4 +1,4 @@
-"""Packaged templates of notifications, templates of the project, and broken ones."""
+"""Packaged templates of notifications, templates of the project, and broken templates."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def values(**changes):
 
 
 @pytest.fixture
-def told(caplog, monkeypatch):
-    """Give what is logged, whatever a test of the command line made of the logger before."""
+def captured_log(caplog, monkeypatch):
+    """Return the captured log; earlier tests of the command line may have disabled the logger."""
     logger = logging.getLogger("scheduled_actions")
     monkeypatch.setattr(logger, "disabled", False)
     monkeypatch.setattr(logger, "propagate", True)
@@ -30,7 +30,7 @@ def told(caplog, monkeypatch):
 
 @pytest.fixture
 def write(tmp_path):
-    """Write templates of a project; answers the project."""
+    """Return a function that writes templates of a project and returns the project directory."""
 
     def write(**texts):
         (tmp_path / "templates").mkdir(exist_ok=True)
@@ -59,7 +59,7 @@ def test_each_severity_has_its_own_text():
     assert len({render_reminder(severity, values()).subject for severity in SEVERITIES}) == len(SEVERITIES)
 
 
-def test_the_last_reminder_is_marked_as_the_last():
+def test_the_last_reminder_states_that_no_further_reminder_is_planned():
     assert "No further reminder is planned." in render_reminder("low", values()).text
 
 
@@ -116,18 +116,18 @@ def test_a_template_of_the_project_can_extend_a_packaged_one(write):
         ("Subject: {{ 1 / 0 }}\n", "ZeroDivisionError"),
     ],
 )
-def test_a_broken_template_is_logged_and_the_packaged_one_is_used(write, told, text, problem):
+def test_a_broken_template_is_logged_and_the_packaged_one_is_used(write, captured_log, text, problem):
     project = write(reminder_txt=text)
 
     assert render_reminder("low", values(), project=project).subject == "Coming up: Licence <b> is due in 3 days"
-    assert f"notice.template_broken template=reminder.txt problem={problem}" in told.text
+    assert f"notice.template_broken template=reminder.txt problem={problem}" in captured_log.text
 
 
-def test_a_broken_html_template_is_also_replaced(write, told):
+def test_a_broken_html_template_is_also_replaced(write, captured_log):
     project = write(reminder_txt="Subject: fine\n\nfine", reminder_html="{{ nothing }}")
 
     assert render_reminder("low", values(), project=project).subject.startswith("Coming up")
-    assert "template=reminder.html problem=UndefinedError" in told.text
+    assert "template=reminder.html problem=UndefinedError" in captured_log.text
 
 
 def test_a_rendered_subject_is_one_line():

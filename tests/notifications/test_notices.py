@@ -66,7 +66,7 @@ def test_the_most_urgent_of_several_severities_counts():
         ("12:00-13:30", "2026-03-05T12:15", "2026-03-05T13:30"),
         ("12:00-13:30", "2026-03-05T13:30", None),
         ("12:00-13:30", "2026-03-05T11:59", None),
-        # The clocks skip from 02:00 to 03:00: an end within the gap comes later by the gap.
+        # The clocks skip from 02:00 to 03:00: an end within the gap moves forward by the gap.
         ("22:00-02:30", "2026-03-28T23:00", "2026-03-29T03:30"),
         ("22:00-06:00", "2026-10-24T23:00", "2026-10-25T06:00"),
     ],
@@ -120,7 +120,7 @@ def test_a_channel_is_recognised_by_its_form_and_masked(text, kind, masked):
 @pytest.mark.parametrize(
     "text", ["", "a b", "://x", "https://", "https:///x", "x" * 3000, "ann@example.org\nBcc: x", 7]
 )
-def test_an_invalid_channel_is_refused(text):
+def test_an_invalid_channel_is_rejected(text):
     with pytest.raises(InvalidArgument):
         parse_channel(text)
 
@@ -192,7 +192,7 @@ def test_a_person_is_read_from_json_and_written_back():
         (7, "who.channels is missing: a person is an address"),
     ],
 )
-def test_an_invalid_person_is_refused_with_the_field(given, expected):
+def test_an_invalid_person_is_rejected_by_field(given, expected):
     with pytest.raises(InvalidArgument) as refusal:
         parse_person(given, name="who")
 
@@ -221,7 +221,7 @@ def deputies(person):
 
 
 @pytest.mark.parametrize(
-    ("people", "told"),
+    ("people", "notified"),
     [
         ([here("ann"), here("bob")], ["ann", "bob"]),
         ([away("ann"), here("bob")], ["bob"]),
@@ -236,17 +236,17 @@ def deputies(person):
         ([away("ann", here("bob"), away_until=NOW)], ["ann"]),
     ],
 )
-def test_an_absent_person_is_replaced_by_their_deputy(people, told):
-    assert [person.id for person in available(people, now=NOW, deputies=deputies)] == told
+def test_an_absent_person_is_replaced_by_their_deputy(people, notified):
+    assert [person.id for person in available(people, now=NOW, deputies=deputies)] == notified
 
 
-def test_a_circle_of_deputies_ends():
+def test_a_cycle_of_deputies_ends():
     ann = away("ann", here("bob"))
 
     assert available([ann], now=NOW, deputies=lambda _: [ann]) == [ann]
 
 
-# -- words
+# -- content
 
 
 def test_a_reminder_shows_the_due_instant_in_the_zone_of_each_person():
@@ -280,7 +280,7 @@ def test_a_subject_cannot_contain_a_second_header():
     assert len(one_line("x" * 500)) == 200
 
 
-# -- channels in turn
+# -- progress through channels
 
 
 FAILURE = {"channel": "email", "address": "a…@example.org", "problem": "failed", "at": "now"}
@@ -310,5 +310,5 @@ def test_the_last_channel_is_retried_by_the_policy_of_the_action():
 
 
 @pytest.mark.parametrize("state", [None, {}, {"channel": "x"}, [1]])
-def test_an_invalid_state_is_the_initial_progress(state):
+def test_an_invalid_state_gives_the_initial_progress(state):
     assert ChannelProgress.of(state) == ChannelProgress()

@@ -1,4 +1,4 @@
-"""Notify people by role or address, outside of quiet hours, in digests, through the first working channel."""
+"""Notify people by role or address, outside quiet hours, in digests, through the first working channel."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_html_is_sent_as_an_alternative_to_the_text(project, mailbox):
     assert mail.get_body(("html",)).get_content().strip() == "<p>Hello</p>"
 
 
-# -- whom
+# -- recipients
 
 
 def test_a_role_resolves_to_all_people_of_its_resolver(project, mailbox):
@@ -103,7 +103,7 @@ def test_a_role_resolves_to_all_people_of_its_resolver(project, mailbox):
     scheduled = notify(["role:cfo", "ann@example.org", "carl@example.org"], "Hello", target={"type": "t", "id": "1"})
     project.processor.tick()
 
-    # Ann is meant twice: under her id and by an address that says nothing of it.
+    # Ann is a recipient twice: as a person with an id, and as an address without one.
     assert sorted(mail["To"] for mail in mails(mailbox)) == [
         "ann@example.org", "ann@example.org", "bob@example.org", "carl@example.org",
     ]  # fmt: skip
@@ -161,7 +161,7 @@ def test_an_absent_inline_person_is_replaced_by_their_deputy(project, mailbox, c
         ({"name": "Ann"}, "recipients.channels is missing"),
     ],
 )
-def test_an_invalid_recipient_is_refused_and_nothing_is_scheduled(project, connection, recipients, expected):
+def test_an_invalid_recipient_is_rejected_and_nothing_is_scheduled(project, connection, recipients, expected):
     with pytest.raises(InvalidArgument) as refusal:
         notify(recipients, "Hello")
 
@@ -208,14 +208,14 @@ def test_a_notification_payload_is_validated(project, payload, expected):
         ({"scheduled_at": datetime(2026, 1, 1)}, "scheduled_at"),  # noqa: DTZ001
     ],
 )  # fmt: skip
-def test_an_invalid_notify_argument_is_named(project, arguments, expected):
+def test_an_invalid_argument_of_notify_is_rejected_by_name(project, arguments, expected):
     with pytest.raises(InvalidArgument) as refusal:
         notify("ann@example.org", **{"text": "Hello", **arguments})
 
     assert refusal.value.name == expected
 
 
-# -- when
+# -- quiet hours and delays
 
 
 QUIET = '[notifications]\ntimezone = "Europe/Berlin"\nquiet_hours = "20:00-08:00"\n'
@@ -224,7 +224,7 @@ QUIET = '[notifications]\ntimezone = "Europe/Berlin"\nquiet_hours = "20:00-08:00
 def test_a_notification_waits_for_the_end_of_quiet_hours(a_project, mailbox, connection):
     project = a_project(QUIET)
     set_clock(connection, NIGHT)
-    tokyo = {"email": "tokyo@example.org", "timezone": "Asia/Tokyo"}  # There it is 07:00.
+    tokyo = {"email": "tokyo@example.org", "timezone": "Asia/Tokyo"}  # The local time is 07:00.
     never = {"email": "never@example.org", "quiet_hours": ""}
 
     scheduled = notify(["berlin@example.org", tokyo, never], "Hello")
@@ -238,7 +238,7 @@ def test_a_notification_waits_for_the_end_of_quiet_hours(a_project, mailbox, con
 
 def test_an_urgent_notification_ignores_quiet_hours_by_default(a_project, mailbox, connection):
     set_clock(connection, NIGHT)
-    a_project(QUIET).notifications  # noqa: B018 - made under the first settings
+    a_project(QUIET).notifications  # noqa: B018 - created with the first settings
     urgent = notify("ann@example.org", "Fire", severity="urgent")
     project = a_project(f"{QUIET}urgent_passes_quiet_hours = false\n")
     waiting = notify("ann@example.org", "Fire", severity="urgent")
@@ -249,7 +249,7 @@ def test_an_urgent_notification_ignores_quiet_hours_by_default(a_project, mailbo
     ]
 
 
-def test_quiet_hours_that_began_after_planning_postpone_without_an_attempt(a_project, mailbox, connection):
+def test_quiet_hours_that_began_after_planning_defer_a_notification_without_an_attempt(a_project, mailbox, connection):
     project = a_project(QUIET)
     set_clock(connection, MORNING)
     scheduled = notify("ann@example.org", "Hello")
@@ -281,16 +281,16 @@ def test_remind_returns_the_notified_and_the_absent_people(project, connection):
     PEOPLE["deputy"] = [{"email": "carl@example.org", "id": "carl"}]
     scheduled = []
 
-    told, away = project.notifications.remind(
+    notified, away = project.notifications.remind(
         ["role:cfo"], Reminder(name="x", now=now, due_at=now), severity="low",
         schedule=lambda action_type, payload, **options: scheduled.append(payload),
     )  # fmt: skip
 
-    assert ([one.id for one in told], [one.id for one in away]) == (["carl", "bob"], ["ann"])
+    assert ([one.id for one in notified], [one.id for one in away]) == (["carl", "bob"], ["ann"])
     assert {one["severity"] for one in scheduled} == {"low"}
 
 
-# -- one for many
+# -- digests
 
 
 def test_simultaneous_reminders_to_one_person_become_one_mail(project, mailbox, connection):
@@ -344,7 +344,7 @@ def test_digests_can_be_disabled(a_project, mailbox):
     assert sorted(mail["Subject"] for mail in mails(mailbox)) == ["one", "two"]
 
 
-# -- what still holds
+# -- guards
 
 
 def test_a_notification_with_an_invalid_guard_is_left_out(project, mailbox, connection):
@@ -471,7 +471,7 @@ def test_a_channel_of_the_settings_is_an_apprise_url_in_the_environment(a_projec
 
 
 def test_logs_of_apprise_contain_no_address(a_project, caplog):
-    """Below apprise, urllib3 logs the path of each post at DEBUG: for many services that is the secret."""
+    """The HTTP client of apprise logs the path of each post at DEBUG; for many services, the path is a secret."""
     caplog.set_level(logging.DEBUG)
     with a_receiver() as (place, posts):
         project = a_project(CHANNELS, OPS_URL=f"json://{place}/secret-token")
@@ -507,20 +507,20 @@ def test_apprise_urls_of_a_resolver_are_not_stored(project, connection):
 
 
 @pytest.mark.parametrize(
-    ("name", "outcome", "told"),
+    ("name", "outcome", "message"),
     [
         ("missing", "retried", "MISSING_URL is not configured"),
         ("nested", "retried", "NESTED_URL is invalid: set it to an apprise URL"),
         ("odd", "failed", "is not a valid apprise URL"),
     ],
 )
-def test_an_unusable_channel_of_the_settings_fails_with_the_reason(a_project, name, outcome, told):
+def test_an_unusable_channel_of_the_settings_fails_with_the_reason(a_project, name, outcome, message):
     project = a_project(CHANNELS, ODD_URL="nosuch://secret-token", NESTED_URL="ops")
     [scheduled] = notify(name, "Hello")
 
     assert getattr(project.processor.tick(), outcome) == 1
     [ended] = found(project, [scheduled])
-    assert told in ended.error_message
+    assert message in ended.error_message
     assert "secret" not in ended.error_message
 
 

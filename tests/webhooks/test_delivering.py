@@ -142,7 +142,7 @@ def test_an_event_is_not_listed_as_a_delivery(project, connection):
 
 def test_an_unreadable_delivery_does_not_hide_the_others(project, connection):
     project.endpoints.create(url=URL)
-    lose(connection, 2, endpoint="crm")
+    insert_lost_deliveries(connection, 2, endpoint="crm")
     connection.execute(
         "insert into scheduled_actions (action_type, payload, scheduled_at) values"
         " ('webhook:send', '{\"endpoint\": \"crm\"}', '-infinity')"
@@ -267,7 +267,9 @@ def test_fifo_entities_do_not_wait_for_each_other(project, wire, connection):
 # -- queues
 
 
-def on_its_way(connection, endpoint, *, status="pending", due="0 s", deferred=None, team_id=None, outcome="snoozed"):
+def insert_delivery(
+    connection, endpoint, *, status="pending", due="0 s", deferred=None, team_id=None, outcome="snoozed"
+):
     """Put a delivery in the table as a tick leaves it."""
     history = json.dumps([{"outcome": outcome}] if deferred else [])
     connection.execute(
@@ -295,13 +297,13 @@ def test_a_queue_shows_deliveries_in_flight_waiting_and_deferred_with_the_reason
     now = database_now(connection)
     clock.stop(connection, now)
     made, _ = project.endpoints.create(url=URL)
-    on_its_way(connection, made.id, status="processing")
-    on_its_way(connection, made.id, due="-1 s", deferred="hung")  # due again: put off no longer
-    on_its_way(connection, made.id, due="90 s", deferred="slow")
-    on_its_way(connection, made.id, due="30 s", deferred="hung")
-    on_its_way(connection, made.id, due="10 s", deferred="hung", outcome="failed")  # it was tried since
-    on_its_way(connection, made.id, status="completed")
-    on_its_way(connection, "crm", due="5 s", deferred="rate_limit")
+    insert_delivery(connection, made.id, status="processing")
+    insert_delivery(connection, made.id, due="-1 s", deferred="hung")  # due again: put off no longer
+    insert_delivery(connection, made.id, due="90 s", deferred="slow")
+    insert_delivery(connection, made.id, due="30 s", deferred="hung")
+    insert_delivery(connection, made.id, due="10 s", deferred="hung", outcome="failed")  # it was tried since
+    insert_delivery(connection, made.id, status="completed")
+    insert_delivery(connection, "crm", due="5 s", deferred="rate_limit")
 
     shown = {one.id: one.queue for one in project.endpoints.page()[0]}
 
@@ -317,7 +319,7 @@ def test_a_long_queue_shows_the_next_due_delivery_and_lower_bounds(project, conn
     made, _ = project.endpoints.create(url=URL)
     monkeypatch.setattr("scheduled_actions.webhooks.endpoints.store.LOOKED_AT", 3)
     for number in range(5):
-        on_its_way(connection, made.id, due=f"{number} s")
+        insert_delivery(connection, made.id, due=f"{number} s")
 
     queue = project.endpoints.get(made.id).queue
 
@@ -326,8 +328,8 @@ def test_a_long_queue_shows_the_next_due_delivery_and_lower_bounds(project, conn
 
 def test_the_queue_of_a_teams_endpoint_contains_only_deliveries_of_the_team(project, connection):
     made, _ = project.endpoints.create(url=URL, team_id="blue")
-    on_its_way(connection, made.id, team_id="blue")
-    on_its_way(connection, made.id, team_id="red")
+    insert_delivery(connection, made.id, team_id="blue")
+    insert_delivery(connection, made.id, team_id="red")
 
     assert project.endpoints.get(made.id, team_id="blue").queue.waiting == 1
 
@@ -345,7 +347,7 @@ def test_the_queue_shows_deliveries_deferred_by_a_rate_limit(project, wire):
     assert queue.deferred_until == queue.next_attempt_at
 
 
-def hang(project, endpoint):
+def record_hung_delivery(project, endpoint):
     """Let the throttle see a delivery that takes hours on its clock."""
     hours = iter([0, 0])
     project.endpoint_directory.throttle = EndpointThrottle(2, monotonic=lambda: next(hours, 3600))
@@ -356,7 +358,7 @@ def hang(project, endpoint):
 def test_the_queue_shows_deliveries_deferred_after_one_hung(project, wire):
     wire.post(URL)
     made, _ = project.endpoints.create(url=URL)
-    hang(project, made.id)
+    record_hung_delivery(project, made.id)
 
     emit(project)
     project.processor.tick()
@@ -403,7 +405,7 @@ def test_a_rate_limit_sends_one_second_of_deliveries_and_defers_the_rest(project
 def test_deliveries_to_a_closed_endpoint_reserve_no_rate_limit_slots(project, wire, connection):
     wire.post(URL)
     made, _ = project.endpoints.create(url=URL, rate_limit=1)
-    hang(project, made.id)
+    record_hung_delivery(project, made.id)
 
     emit(project)
     project.processor.tick()
@@ -522,10 +524,10 @@ def test_five_days_of_failures_disable_an_endpoint(project, wire, later, connect
     shown = project.endpoints.get(made.id)
     assert shown.enabled is False
     assert shown.disabled_reason == "failed for days; latest failure: answered 500: broken"
-    told = bodies(wire, "https://ops.example/")
-    assert [body["event"] for body in told] == ["webhook:endpoint-failing"] * 5 + ["webhook:endpoint-disabled"]
-    assert all(body["entity_id"] == made.id for body in told)
-    assert told[0]["data"]["auto_disable_at"] > told[0]["data"]["failing_since"]
+    notices = bodies(wire, "https://ops.example/")
+    assert [body["event"] for body in notices] == ["webhook:endpoint-failing"] * 5 + ["webhook:endpoint-disabled"]
+    assert all(body["entity_id"] == made.id for body in notices)
+    assert notices[0]["data"]["auto_disable_at"] > notices[0]["data"]["failing_since"]
     assert [mail["to"] for mail in MAILS] == ["ops@example.org"] * 6
     assert MAILS[-1]["subject"] == f"Webhook endpoint {made.id} is disabled"
     assert project.endpoints.get(watcher.id).enabled
@@ -655,7 +657,7 @@ def test_a_pending_delivery_is_not_replayed_and_those_of_other_teams_are_unknown
     assert [one.id for one in project.deliveries.page(team_id="blue")[0]] == [waiting.id]
 
 
-def lose(connection, count, *, endpoint, status="failed", team_id=None):
+def insert_lost_deliveries(connection, count, *, endpoint, status="failed", team_id=None):
     """Put deliveries in the table that were lost just now."""
     connection.execute(
         "insert into scheduled_actions (action_type, payload, status, scheduled_at, completed_at, attempts, team_id)"
@@ -666,7 +668,7 @@ def lose(connection, count, *, endpoint, status="failed", team_id=None):
     )
 
 
-def all_of(step, *arguments, **options):
+def counts_of_batches(step, *arguments, **options):
     """Return how many each batch of a recovery moved."""
     counts, after = [], None
     while after is None or not after.is_done:
@@ -677,17 +679,17 @@ def all_of(step, *arguments, **options):
 
 def test_lost_deliveries_are_recovered_in_batches(project, connection):
     made, _ = project.endpoints.create(url=URL)
-    lose(connection, 5, endpoint=made.id)
+    insert_lost_deliveries(connection, 5, endpoint=made.id)
     later = Later(project, connection)
     later.at = timedelta(hours=1)
     move_clock(connection, later.at)
     since = database_now(connection)
-    lose(connection, 12, endpoint=made.id)
-    lose(connection, 3, endpoint=made.id, status="skipped")
-    lose(connection, 4, endpoint="crm")
+    insert_lost_deliveries(connection, 12, endpoint=made.id)
+    insert_lost_deliveries(connection, 3, endpoint=made.id, status="skipped")
+    insert_lost_deliveries(connection, 4, endpoint="crm")
 
     assert project.deliveries.count_lost(since, endpoint=made.id) == 15
-    counts = all_of(project.deliveries.recover, since, endpoint=made.id, by="ann", limit=5)
+    counts = counts_of_batches(project.deliveries.recover, since, endpoint=made.id, by="ann", limit=5)
 
     assert sum(counts) == 15
     assert max(counts) == 5
@@ -701,7 +703,7 @@ def test_lost_deliveries_are_recovered_in_batches(project, connection):
 
 def test_a_recovery_starts_with_the_oldest_lost_delivery(project, connection):
     since = database_now(connection) - timedelta(hours=1)
-    lose(connection, 6, endpoint="crm")
+    insert_lost_deliveries(connection, 6, endpoint="crm")
     # The last ones in the table were the first to be lost.
     connection.execute(
         "update scheduled_actions"
@@ -719,11 +721,11 @@ def test_a_recovery_starts_with_the_oldest_lost_delivery(project, connection):
 def test_an_interrupted_recovery_continues(project, connection):
     made, _ = project.endpoints.create(url=URL)
     since = database_now(connection)
-    lose(connection, 10, endpoint=made.id)
+    insert_lost_deliveries(connection, 10, endpoint=made.id)
 
     step = project.deliveries.recover(since, limit=4)
     assert (step.count, step.is_done) == (4, False)
-    again = all_of(project.deliveries.recover, since, limit=4)
+    again = counts_of_batches(project.deliveries.recover, since, limit=4)
 
     assert sum(again) == 6
     assert deliveries(connection) == {"pending": 10}
@@ -732,7 +734,7 @@ def test_an_interrupted_recovery_continues(project, connection):
 def test_a_recovery_does_not_repeat_deliveries_that_fail_again(project, connection):
     made, _ = project.endpoints.create(url=URL, enabled=False)
     since = database_now(connection)
-    lose(connection, 6, endpoint=made.id, status="skipped")
+    insert_lost_deliveries(connection, 6, endpoint=made.id, status="skipped")
 
     after, rounds = None, 0
     while after is None or not after.is_done:
@@ -746,11 +748,11 @@ def test_a_recovery_does_not_repeat_deliveries_that_fail_again(project, connecti
 
 def test_a_team_recovers_only_its_own_deliveries(project, connection):
     since = database_now(connection)
-    lose(connection, 2, endpoint="crm", team_id="blue")
-    lose(connection, 3, endpoint="crm", team_id="red")
+    insert_lost_deliveries(connection, 2, endpoint="crm", team_id="blue")
+    insert_lost_deliveries(connection, 3, endpoint="crm", team_id="red")
 
     assert project.deliveries.count_lost(since, team_id="blue") == 2
-    assert sum(all_of(project.deliveries.recover, since, team_id="blue")) == 2
+    assert sum(counts_of_batches(project.deliveries.recover, since, team_id="blue")) == 2
     assert project.deliveries.count_lost(since) == 3
 
 
@@ -765,7 +767,7 @@ def test_recovered_deliveries_keep_the_order_of_their_events(project, wire, late
     assert deliveries(connection) == {"failed": 1, "skipped": 4}
 
     project.endpoints.update(made.id, enabled=True)
-    all_of(project.deliveries.recover, since, limit=2)
+    counts_of_batches(project.deliveries.recover, since, limit=2)
     later(minutes=1)
 
     assert [body["data"]["step"] for body in bodies(wire)] == [0, 0, 1, 2, 3, 4]
@@ -784,7 +786,7 @@ def test_recovery_in_batches_of_any_size_delivers_in_the_order_of_events(project
     assert deliveries(connection) == {"failed": 1, "skipped": 2}
 
     project.endpoints.update(made.id, enabled=True)
-    all_of(project.deliveries.recover, since, limit=1)
+    counts_of_batches(project.deliveries.recover, since, limit=1)
     later(minutes=1)
 
     assert [body["data"]["step"] for body in bodies(wire)] == [2, 0, 1, 2]
@@ -802,8 +804,8 @@ def test_events_from_before_an_endpoint_existed_are_replayed_once(project, wire,
     emit(project, "task:made", entity_id="after", team_id="blue")
     project.processor.tick()
 
-    counts = all_of(project.deliveries.replay_missed, made.id, since, by="ann", limit=2)
-    again = all_of(project.deliveries.replay_missed, made.id, since)
+    counts = counts_of_batches(project.deliveries.replay_missed, made.id, since, by="ann", limit=2)
+    again = counts_of_batches(project.deliveries.replay_missed, made.id, since)
     project.processor.tick()
 
     assert (sum(counts), sum(again)) == (5, 0)
@@ -829,7 +831,7 @@ def test_concurrent_replays_send_no_event_twice(project, wire, connection, datab
     made, _ = project.endpoints.create(url=URL)
 
     counts = together(
-        database_url, 4, lambda *_: sum(all_of(project.deliveries.replay_missed, made.id, since, limit=3))
+        database_url, 4, lambda *_: sum(counts_of_batches(project.deliveries.replay_missed, made.id, since, limit=3))
     )
 
     assert sum(counts) == 20

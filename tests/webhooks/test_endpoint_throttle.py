@@ -1,4 +1,4 @@
-"""The gate of lanes, with the threads that go through it."""
+"""The throttle of lanes, with the threads that go through it."""
 
 from __future__ import annotations
 
@@ -23,99 +23,99 @@ def clock():
     return Clock()
 
 
-class Someone:
+class DeliveringThread:
     """A thread that goes through a lane, and stays as long as it is let."""
 
-    def __init__(self, gate, *, patience=1000.0):
-        self.told = []
-        self.is_told = threading.Event()
-        self.may_leave = threading.Event()
-        self._thread = threading.Thread(target=self._go, args=[gate, patience], daemon=True)
+    def __init__(self, throttle, *, patience=1000.0):
+        self.decisions = []
+        self.has_decision = threading.Event()
+        self.may_finish = threading.Event()
+        self._thread = threading.Thread(target=self._deliver, args=[throttle, patience], daemon=True)
         self._thread.start()
 
-    def _go(self, gate, patience):
-        with gate.slot("a", patience=patience) as deferred:
-            self.told.append(deferred)
-            self.is_told.set()
+    def _deliver(self, throttle, patience):
+        with throttle.slot("a", patience=patience) as deferred:
+            self.decisions.append(deferred)
+            self.has_decision.set()
             if deferred is None:
-                self.may_leave.wait(PATIENCE)
+                self.may_finish.wait(PATIENCE)
 
-    def leaves(self):
-        self.may_leave.set()
+    def finish(self):
+        self.may_finish.set()
         self._thread.join(PATIENCE)
 
-    def hears(self):
-        assert self.is_told.wait(PATIENCE)
-        return self.told[0]
+    def decision(self):
+        assert self.has_decision.wait(PATIENCE)
+        return self.decisions[0]
 
 
 def test_one_thread_waits_for_a_slow_endpoint_and_the_others_defer(clock):
-    gate = EndpointThrottle(8, monotonic=clock)
-    first = Someone(gate)
-    assert first.hears() is None
+    throttle = EndpointThrottle(8, monotonic=clock)
+    first = DeliveringThread(throttle)
+    assert first.decision() is None
     clock.now = 2 * SLOW_SECONDS
 
     # Whichever of the two comes first is the one that waits.
-    others = [Someone(gate), Someone(gate)]
-    put_off = wait_for_one(others)
-    (waiting,) = [one for one in others if one is not put_off]
+    others = [DeliveringThread(throttle), DeliveringThread(throttle)]
+    deferred_thread = first_decided(others)
+    (waiting,) = [one for one in others if one is not deferred_thread]
 
-    assert put_off.hears().reason == "slow"
-    assert Someone(gate).hears().reason == "slow"
-    assert waiting.told == []
-    first.leaves()
-    assert waiting.hears() is None
-    waiting.leaves()
+    assert deferred_thread.decision().reason == "slow"
+    assert DeliveringThread(throttle).decision().reason == "slow"
+    assert waiting.decisions == []
+    first.finish()
+    assert waiting.decision() is None
+    waiting.finish()
 
 
 def test_no_thread_waits_for_an_endpoint_that_hung(clock):
-    gate = EndpointThrottle(8, monotonic=clock)
-    first = Someone(gate)
-    first.hears()
+    throttle = EndpointThrottle(8, monotonic=clock)
+    first = DeliveringThread(throttle)
+    first.decision()
     clock.now = 2 * SLOW_SECONDS
-    others = [Someone(gate), Someone(gate)]
-    put_off = wait_for_one(others)
-    (waiting,) = [one for one in others if one is not put_off]
+    others = [DeliveringThread(throttle), DeliveringThread(throttle)]
+    deferred_thread = first_decided(others)
+    (waiting,) = [one for one in others if one is not deferred_thread]
 
     clock.now = HUNG_SECONDS + 1
-    first.leaves()
+    first.finish()
 
-    assert waiting.hears().reason == "hung"
+    assert waiting.decision().reason == "hung"
 
 
 def test_a_small_pool_has_no_spare_thread_to_wait(clock):
-    gate = EndpointThrottle(2, monotonic=clock)
-    first = Someone(gate)
-    first.hears()
+    throttle = EndpointThrottle(2, monotonic=clock)
+    first = DeliveringThread(throttle)
+    first.decision()
     clock.now = 2 * SLOW_SECONDS
 
-    assert Someone(gate).hears().reason == "slow"
-    first.leaves()
+    assert DeliveringThread(throttle).decision().reason == "slow"
+    first.finish()
 
 
 def test_the_spare_thread_stops_waiting_after_its_patience(clock):
-    gate = EndpointThrottle(8, monotonic=clock)
-    first = Someone(gate)
-    first.hears()
+    throttle = EndpointThrottle(8, monotonic=clock)
+    first = DeliveringThread(throttle)
+    first.decision()
     clock.now = 2 * SLOW_SECONDS
 
-    assert Someone(gate, patience=0).hears().reason == "slow"
-    first.leaves()
+    assert DeliveringThread(throttle, patience=0).decision().reason == "slow"
+    first.finish()
 
 
-def wait_for_one(others):
+def first_decided(others):
     """Return the first of them that has an answer."""
-    is_told = threading.Condition()
+    has_decision = threading.Condition()
     found = []
 
     def wait(one):
-        if one.is_told.wait(PATIENCE):
-            with is_told:
+        if one.has_decision.wait(PATIENCE):
+            with has_decision:
                 found.append(one)
-                is_told.notify_all()
+                has_decision.notify_all()
 
     for one in others:
         threading.Thread(target=wait, args=[one], daemon=True).start()
-    with is_told:
-        assert is_told.wait_for(lambda: found, PATIENCE)
+    with has_decision:
+        assert has_decision.wait_for(lambda: found, PATIENCE)
     return found[0]

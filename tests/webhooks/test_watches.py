@@ -24,14 +24,14 @@ def tasks(connection):
     return connection
 
 
-def told(connection):
+def events_of(connection):
     """Return the payload of every event, in the order of their instants."""
     rows = connection.execute("select payload from scheduled_actions order by scheduled_at, id").fetchall()
     return [payload for (payload,) in rows]
 
 
-def in_short(connection):
-    return [(event["event"], event["entity_id"]) for event in told(connection)]
+def summaries(connection):
+    return [(event["event"], event["entity_id"]) for event in events_of(connection)]
 
 
 def warnings_of(connection):
@@ -46,7 +46,7 @@ def test_each_row_that_a_statement_changes_is_an_event(tasks):
     tasks.execute("delete from tasks where id = 2")
 
     row = {"id": 1, "title": "Write", "state": "open", "team_id": None, "notes": None}
-    created, other, updated, deleted = told(tasks)
+    created, other, updated, deleted = events_of(tasks)
     assert created == {"event": "task:created", "entity_type": "task", "entity_id": "1", "data": {"record": row}}
     assert other["entity_id"] == "2"
     assert updated == {
@@ -79,7 +79,7 @@ def test_a_rolled_back_write_emits_no_event(tasks):
         tasks.execute("insert into tasks values (1)")
         tasks.execute("update tasks set title = 'x'")
 
-    assert told(tasks) == []
+    assert events_of(tasks) == []
 
 
 def test_an_update_without_changes_emits_no_event(tasks):
@@ -92,7 +92,7 @@ def test_an_update_without_changes_emits_no_event(tasks):
     tasks.execute("update tasks set title = 'b'")
 
     # The second statement made a "b" of both.
-    assert sorted(in_short(tasks)) == [("task:updated", "1"), ("task:updated", "2")]
+    assert sorted(summaries(tasks)) == [("task:updated", "1"), ("task:updated", "2")]
 
 
 def test_an_upsert_emits_created_or_updated_per_row(tasks):
@@ -100,7 +100,7 @@ def test_an_upsert_emits_created_or_updated_per_row(tasks):
 
     tasks.execute("insert into tasks values (1, 'b'), (2, 'c') on conflict (id) do update set title = excluded.title")
 
-    assert sorted(in_short(tasks)) == [("task:created", "1"), ("task:created", "2"), ("task:updated", "1")]
+    assert sorted(summaries(tasks)) == [("task:created", "1"), ("task:created", "2"), ("task:updated", "1")]
 
 
 def test_a_changed_id_emits_deleted_and_created(tasks):
@@ -108,7 +108,7 @@ def test_a_changed_id_emits_deleted_and_created(tasks):
 
     tasks.execute("update tasks set id = 7")
 
-    assert sorted(in_short(tasks)[1:]) == [("task:created", "7"), ("task:deleted", "1")]
+    assert sorted(summaries(tasks)[1:]) == [("task:created", "7"), ("task:deleted", "1")]
 
 
 def test_rows_of_a_team_are_events_of_that_team(connection):
@@ -129,7 +129,7 @@ def test_only_named_columns_are_delivered_and_only_their_changes_emit_events(con
     connection.execute("update tasks set title = 'still secret'")
     connection.execute("update tasks set title = 'not watched', state = 'done'")
 
-    assert [event["data"] for event in told(connection)] == [
+    assert [event["data"] for event in events_of(connection)] == [
         {"record": {"id": 1, "state": "open"}},
         {"record": {"id": 1, "state": "done"}, "changed": ["state"], "previous": {"state": "open"}},
     ]
@@ -152,7 +152,7 @@ def test_only_named_verbs_emit_events(connection, on, events):
     connection.execute("update tasks set title = 'b'")
     connection.execute("delete from tasks")
 
-    assert [event["event"] for event in told(connection)] == events
+    assert [event["event"] for event in events_of(connection)] == events
 
 
 def test_a_dedup_window_keeps_the_latest_of_equal_events(connection):
@@ -163,8 +163,8 @@ def test_a_dedup_window_keeps_the_latest_of_equal_events(connection):
     for title in "bcd":
         connection.execute("update tasks set title = %s where id = 1", [title])
 
-    assert sorted(in_short(connection)) == [("task:created", "1"), ("task:created", "2"), ("task:updated", "1")]
-    assert told(connection)[-1]["data"]["record"]["title"] == "d"
+    assert sorted(summaries(connection)) == [("task:created", "1"), ("task:created", "2"), ("task:updated", "1")]
+    assert events_of(connection)[-1]["data"]["record"]["title"] == "d"
 
 
 def test_quoted_names_can_be_watched(connection):
@@ -186,7 +186,7 @@ def test_quoted_names_can_be_watched(connection):
 
     assert made.table == table
     assert made.id_columns == ("Id' \\",)
-    (event,) = told(connection)
+    (event,) = events_of(connection)
     assert event["event"] == "o'r\\d\"er %s:created"
     assert event["data"]["record"]["select"] == 5
     assert connection.execute("select team_id from scheduled_actions").fetchall() == [("blue",)]
@@ -202,7 +202,7 @@ def test_an_id_of_several_columns_is_a_list(connection):
     connection.execute("insert into lines values (7, 'a/b', 1), (7, 'c', 1)")
     connection.execute("update lines set n = 2 where line = 'c'")
 
-    assert in_short(connection) == [
+    assert summaries(connection) == [
         ("order.line:created", '[7, "a/b"]'),
         ("order.line:created", '[7, "c"]'),
         ("order.line:updated", '[7, "c"]'),
@@ -218,7 +218,7 @@ def test_a_partitioned_table_is_watched_as_one(connection):
     connection.execute("insert into logs values (1, 1), (150, 1)")
     connection.execute("update logs set r = 2 where id = 150")
 
-    assert in_short(connection) == [("log:created", "1"), ("log:created", "150"), ("log:updated", "150")]
+    assert summaries(connection) == [("log:created", "1"), ("log:created", "150"), ("log:updated", "150")]
     assert [one.table for one in watched(connection)] == ["logs"]
 
 
@@ -228,7 +228,7 @@ def test_watching_again_replaces_the_watch_of_the_same_entity(tasks):
 
     tasks.execute("insert into tasks values (1)")
 
-    assert in_short(tasks) == [("todo:created", "1")]
+    assert summaries(tasks) == [("todo:created", "1")]
     assert [(one.entity, one.on) for one in watched(tasks)] == [("task", ("deleted",)), ("todo", ("created",))]
     assert unwatch(tasks, "tasks", entity="todo") == 1
     assert unwatch(tasks, "tasks") == 1
@@ -239,7 +239,7 @@ def test_a_watch_follows_a_renamed_table_and_ends_with_a_dropped_one(tasks):
     tasks.execute("alter table tasks rename to todos")
     tasks.execute("insert into todos values (1)")
 
-    assert in_short(tasks) == [("task:created", "1")]
+    assert summaries(tasks) == [("task:created", "1")]
     assert [one.table for one in watched(tasks)] == ["todos"]
     tasks.execute("drop table todos")
     assert watched(tasks) == []
@@ -259,7 +259,7 @@ def test_a_row_over_the_payload_limit_is_delivered_as_its_id(tasks):
     tasks.execute("insert into tasks select 1, string_agg(md5(n::text), '') from generate_series(1, 10000) n")
     tasks.execute("update tasks set state = 'open'")
 
-    assert [event["data"] for event in told(tasks)] == [
+    assert [event["data"] for event in events_of(tasks)] == [
         {"record": {"id": 1}, "is_cut": True},
         {"record": {"id": 1}, "is_cut": True, "changed": ["state"]},
     ]
@@ -273,7 +273,7 @@ def test_a_missing_column_suppresses_the_event_but_not_the_write(tasks):
 
     assert tasks.execute("select number from tasks").fetchall() == [(1,)]
     assert [one.missing for one in watched(tasks)] == [("id",)]
-    assert told(tasks) == []
+    assert events_of(tasks) == []
     assert "a column that the watch needs is missing: watch the table again" in heard[0]
 
 
@@ -286,7 +286,7 @@ def test_an_error_in_the_trigger_logs_a_warning_and_the_write_succeeds(tasks):
         tasks.execute("update tasks set title = 'b'")
 
     assert tasks.execute("select title from tasks").fetchall() == [("b",)]
-    assert told(tasks) == []
+    assert events_of(tasks) == []
     assert [message.split(":")[0] for message in heard] == ["scheduled_actions"] * 2
     assert "no event was emitted for this insert of public.tasks" in heard[0]
 
@@ -309,7 +309,7 @@ def test_a_writer_needs_no_further_privileges(tasks, database_url):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 writer.execute("select * from public.scheduled_actions")
 
-        assert in_short(tasks) == [("task:created", "1")]
+        assert summaries(tasks) == [("task:created", "1")]
     finally:
         tasks.execute("drop owned by plain_writer")
         tasks.execute("drop role plain_writer")
@@ -393,7 +393,7 @@ def test_concurrent_writers_emit_exactly_the_committed_changes(tasks, database_u
 
     together(database_url, 8, write)
 
-    assert sorted(in_short(tasks)) == sorted(expected)
+    assert sorted(summaries(tasks)) == sorted(expected)
 
 
 def test_events_of_one_row_keep_the_order_of_its_changes(tasks, database_url):
@@ -408,7 +408,7 @@ def test_events_of_one_row_keep_the_order_of_its_changes(tasks, database_url):
 
     together(database_url, 6, write)
 
-    _, *updates = told(tasks)
+    _, *updates = events_of(tasks)
     before = "start"
     for event in updates:
         assert event["data"]["previous"]["title"] == before
@@ -423,4 +423,4 @@ def test_stricter_isolation_levels_emit_the_same_events(tasks, isolation):
         tasks.execute("insert into tasks values (1)")
         tasks.execute("update tasks set title = 'b'")
 
-    assert in_short(tasks) == [("task:created", "1"), ("task:updated", "1")]
+    assert summaries(tasks) == [("task:created", "1"), ("task:updated", "1")]

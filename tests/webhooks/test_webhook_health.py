@@ -8,12 +8,12 @@ from scheduled_actions.webhooks.rules.health import Health, after_failure, auto_
 from tests.factories import NOW
 
 
-def verdicts(*hours):
+def decisions(*hours):
     """Return what follows from failures at these hours after the first."""
     health, found = Health(), []
     for hour in hours:
-        health, verdict = after_failure(health, NOW + timedelta(hours=hour))
-        found.append(verdict)
+        health, decision = after_failure(health, NOW + timedelta(hours=hour))
+        found.append(decision)
     return found
 
 
@@ -32,7 +32,7 @@ def verdicts(*hours):
     ],
 )
 def test_five_days_after_the_clock_has_started_a_failure_disables(hours, expected):
-    assert verdicts(*hours) == expected
+    assert decisions(*hours) == expected
 
 
 def test_two_failures_twelve_hours_apart_start_the_clock():

@@ -33,7 +33,7 @@ def stages(count, business_days):
     ]
 
 
-def test_usual_stages_spend_a_step_per_day():
+def test_planning_spends_one_step_per_day():
     clock = clock_of(ranges=RANGES)
 
     planning.plan(stages(20, 10), due_at=DUE, clock=clock, now=DUE - timedelta(days=365))
@@ -41,14 +41,14 @@ def test_usual_stages_spend_a_step_per_day():
     assert STEPS - 20 * 30 < clock.budget.steps_left < STEPS - 20 * 10
 
 
-def test_a_hundred_stages_of_thousands_of_business_days_are_refused_with_the_limit():
+def test_too_many_business_days_exceed_the_budget_of_the_calendar():
     clock = clock_of(ranges=RANGES)
 
     with pytest.raises(BudgetExceeded, match="the deadline's calendar needs more than 100,000 steps"):
         planning.plan(stages(100, 5000), due_at=DUE, clock=clock, now=DUE - timedelta(days=365))
 
 
-def test_the_working_time_of_years_spends_the_same_budget():
+def test_counting_working_time_over_years_exceeds_the_budget():
     calendar = parse_calendar({"hours": {"from": "09:00", "to": "09:01"}})
     budget = EvaluationBudget("the deadline's calendar", steps=1000)
 

@@ -18,7 +18,7 @@ DUE = "2027-01-15T17:00"
 
 
 def instant(words, due=DUE, zone=BERLIN, calendar=None, default="before"):
-    """Return when a distance is, on the wall clock of its zone."""
+    """Return the instant of an offset as an ISO 8601 string in the time zone."""
     where = ZoneInfo(zone)
     due_at = datetime.fromisoformat(due).replace(tzinfo=where)
     at = parse_offset(words, name="offset", default=default).instant(
@@ -64,18 +64,18 @@ def test_offsets_follow_the_wall_clock_of_the_deadline(words, at):
 @pytest.mark.parametrize(
     ("words", "due", "zone", "at"),
     [
-        # Days keep the time of day; hours pass as they pass.
+        # Days keep the time of day across a DST change; hours are elapsed time.
         ("1 day before", "2026-03-29T12:00", BERLIN, "2026-03-28T12:00+01:00"),
         ("24 hours before", "2026-03-29T12:00", BERLIN, "2026-03-28T11:00+01:00"),
         ("1 day after", "2026-10-24T12:00", BERLIN, "2026-10-25T12:00+01:00"),
         ("24 hours after", "2026-10-24T12:00", BERLIN, "2026-10-25T11:00+01:00"),
         ("1d12h before", "2026-03-30T12:00", BERLIN, "2026-03-28T23:00+01:00"),
-        # 02:30 does not exist on that day, and comes twice on the other: later by the gap, and its first showing.
+        # 02:30 is in a DST gap on 29 March (moved by the gap) and ambiguous on 25 October (first occurrence).
         ("1 day before", "2026-03-30T02:30", BERLIN, "2026-03-29T03:30+02:00"),
         ("at 02:30", "2026-03-29T12:00", BERLIN, "2026-03-29T03:30+02:00"),
         ("1 day before", "2026-10-26T02:30", BERLIN, "2026-10-25T02:30+02:00"),
         ("at 01:30", "2026-11-01T12:00", NEW_YORK, "2026-11-01T01:30-04:00"),
-        # The last day of a month that has no such day.
+        # A month that is too short: its last day.
         ("1 month before", "2027-03-31T09:00", NEW_YORK, "2027-02-28T09:00-05:00"),
         ("1 month after", "2028-01-31T09:00", NEW_YORK, "2028-02-29T09:00-05:00"),
         ("1 year after", "2028-02-29T09:00", NEW_YORK, "2029-02-28T09:00-05:00"),
@@ -92,7 +92,7 @@ def test_offsets_across_dst_changes_and_short_months(words, due, zone, at):
         ("1 business day before", {"dates": ["2027-01-14"]}, "2027-01-13T17:00+01:00"),
         ("10 business days before", {"ranges": [{"from": "2026-12-24", "to": "2027-01-06"}]}, "2026-12-18T17:00+01:00"),
         ("10 business days before", {"holidays": "US"}, "2026-12-31T17:00+01:00"),
-        # What falls on a Saturday is moved only where the calendar says so.
+        # A stage on a Saturday is moved only if the calendar has an `adjustment`.
         ("13 days before", {"weekends": True}, "2027-01-02T17:00+01:00"),
         ("13 days before", {"weekends": True, "adjustment": "preceding"}, "2027-01-01T17:00+01:00"),
         ("13 days before at 09:00", {"weekends": True, "adjustment": "following"}, "2027-01-04T09:00+01:00"),
@@ -115,7 +115,7 @@ def test_a_due_instant_in_a_repeated_hour_keeps_its_occurrence():
 
 
 @pytest.mark.parametrize(
-    ("value", "default", "said"),
+    ("value", "default", "message"),
     [
         ("sixty days before", "before", "60 days before"),
         ("60 days befor", "before", "60 days before"),
@@ -135,17 +135,17 @@ def test_a_due_instant_in_a_repeated_hour_keeps_its_occurrence():
         ("1 day before " * 20, "before", "offset"),
     ],
 )
-def test_an_invalid_offset_is_refused_with_an_example(value, default, said):
+def test_the_error_for_an_invalid_offset_contains_an_example(value, default, message):
     with pytest.raises(InvalidArgument, match="offset") as caught:
         parse_offset(value, name="offset", default=default)
 
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "calendar", [{"weekend": True}, {"hours": "9-17"}, {"hours": {"from": "17:00", "to": "9:00"}}, 7]
 )
-def test_an_invalid_calendar_is_refused(calendar):
+def test_an_invalid_calendar_is_rejected(calendar):
     with pytest.raises(RequestError, match="calendar"):
         parse_calendar(calendar)
 
@@ -189,7 +189,7 @@ def test_the_text_of_an_offset_parses_to_the_same_offset(offset):
         ("2027-01-15T15:00", "2027-01-15T12:00", 0),
     ],
 )
-def test_working_time_is_that_of_business_hours(start, end, hours):
+def test_working_time_counts_only_business_days_and_hours(start, end, hours):
     zone = ZoneInfo(BERLIN)
     calendar = parse_calendar({"weekends": True, "hours": {"from": "09:00", "to": "17:00"}})
 
@@ -204,7 +204,7 @@ def test_working_time_is_that_of_business_hours(start, end, hours):
 
 
 @given(st.integers(0, 700 * 24 * 60), st.timedeltas(timedelta(seconds=1), timedelta(hours=300)))
-def test_working_time_until_the_end_of_a_length_is_that_length(minutes, length):
+def test_after_working_is_the_inverse_of_worked(minutes, length):
     zone = ZoneInfo(BERLIN)
     calendar = parse_calendar({"holidays": "DE", "hours": {"from": "09:00", "to": "17:00"}})
     begins = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)

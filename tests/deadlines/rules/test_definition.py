@@ -16,7 +16,7 @@ GIVEN = {"target": {"type": "licence", "id": "42"}, "due_at": NOW + timedelta(da
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "said"),
+    ("changes", "error", "message"),
     [
         ({"target": None}, InvalidArgument, "target"),
         ({"target": {"type": "licence"}}, InvalidArgument, "target"),
@@ -46,8 +46,8 @@ GIVEN = {"target": {"type": "licence", "id": "42"}, "due_at": NOW + timedelta(da
         ({"remainders": []}, InvalidArgument, "reminders"),
     ],
 )
-def test_an_invalid_argument_is_refused_with_its_name(changes, error, said):
-    with pytest.raises(error, match=said):
+def test_an_invalid_argument_is_rejected_by_name(changes, error, message):
+    with pytest.raises(error, match=message):
         new_deadline(GIVEN | changes)
 
 
@@ -60,7 +60,7 @@ def test_the_error_for_an_invalid_recipient_does_not_contain_the_recipient(recip
 
 
 def test_a_naive_due_instant_is_in_the_time_zone_of_the_deadline():
-    local = datetime(2026, 5, 1, 9, 0)  # noqa: DTZ001 - on the deadline's own clock
+    local = datetime(2026, 5, 1, 9, 0)  # noqa: DTZ001 - in the deadline's time zone
 
     asked = new_deadline(GIVEN | {"due_at": local, "timezone": "Europe/Berlin"})
 
