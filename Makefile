@@ -26,7 +26,7 @@ $(INSTALLED): pyproject.toml constraints.txt setup.py
 	@test -n "$(PYTHON)" || { \
 		echo "No Python 3.11 or newer on PATH. Install one, or run: make install PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "PYTHON=$(PYTHON) is not Python 3.11 or newer. Set another: make install PYTHON=/path/to/python" >&2; exit 1; }
+		echo "PYTHON=$(PYTHON) is not Python 3.11 or newer. Select another one: make install PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "$(PYTHON) cannot create virtual environments: its modules venv and ensurepip are not installed." >&2; \
 		echo "On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
@@ -41,11 +41,11 @@ run: install ## Start the app with Postgres and a minute cron at http://127.0.0.
 demo: install ## Run an end-to-end demo in a temporary project and check each step
 	@$(BIN)/scheduled-actions demo
 
-demo-license: install ## Run the licence renewal example on a simulated clock and print its mails
+demo-license: install ## Run the license renewal example on a simulated clock and print its e-mails
 	@$(BIN)/python -m proofs.license
 
-# Every test in the ignored folders has one of these marks; ignoring them saves each worker the import.
-test: install ## Run the tests; ARGS="-k dedup" selects some
+# Every test in the ignored folders has one of these marks; ignoring the folders saves each worker the imports.
+test: install ## Run the tests; ARGS="-k dedup" selects tests by name
 	$(BIN)/pytest -n 3 -m "not slow and not browser and not malice" $(addprefix --ignore=tests/,browser faults malice) $(ARGS)
 
 test-faults: install ## Run the fault tests: real processes, kills and restarts
@@ -66,7 +66,7 @@ bench: install ## Run the benchmarks; write benchmarks/results/latest.json and b
 	$(BIN)/python -m benchmarks --json benchmarks/results/latest.json
 	$(BIN)/python -m benchmarks.report $(RESULTS) > benchmarks/report.html
 
-bench-smoke: install ## Run each benchmark once with small numbers, to check that it works
+bench-smoke: install ## Run each benchmark once with small numbers to check that it works
 	$(BIN)/python -m benchmarks --smoke
 	$(BIN)/python -m benchmarks.cost --smoke
 
@@ -79,7 +79,7 @@ bench-peers: install ## Compare with other Postgres queues; installs them below 
 	$(BIN)/python -m benchmarks.peers --json benchmarks/results/peers.json
 	$(BIN)/python -m benchmarks.report $(RESULTS) > benchmarks/report.html
 
-proof-malice: install ## Run test-malice with every hostile value and a hostile team for ten minutes
+proof-malice: install ## Run test-malice with every hostile value, and with a hostile team for ten minutes
 	MALICE=whole $(BIN)/pytest -m malice -s $(ARGS)
 
 proof-on-time: install ## Check that 1,000 actions start on time with a minute cron and lingering ticks; draws a plot
@@ -98,7 +98,7 @@ format: install ## Format the code and apply ruff's automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lint: install ## Check style, formatting, wording, import contracts and that the registry is up to date
+lint: install ## Check style, formatting, wording and import contracts, and that the registry is up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
@@ -114,7 +114,7 @@ registry: install ## Build handlers/_registry.py from the source of handlers/
 docs: install ## Check the documentation against the code
 	$(BIN)/pytest $(wildcard tests/test_docs.py tests/test_conventions.py tests/test_architecture.py)
 
-docs-drawings: install ## Draw the import order of pyproject.toml into docs/images
+docs-drawings: install ## Draw the import order from pyproject.toml as images in docs/images
 	$(BIN)/python -m docs.drawings
 
 # The tests run last, so that their summary ends the output.

@@ -1,6 +1,6 @@
 """Configuration of gunicorn; read automatically by `gunicorn scheduled_actions.wsgi:app` in this directory.
 
-Names that gunicorn knows are its settings; it ignores all other names.
+Variables and functions with the names of gunicorn's settings and hooks take effect; gunicorn ignores all other names.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _release() -> None:
 
 
 def post_request(worker: Any, _request: Any, _environ: Any, _response: Any) -> None:  # noqa: ANN401 - gunicorn's own
-    """Replace a worker whose handler threads are all blocked by handlers that never returned."""
+    """Replace a worker whose handler threads are all blocked by handlers that have not returned."""
     state = current().worker_state
     if state is not None and state.is_exhausted and worker.alive:
         worker.log.warning("worker.exhausted pid=%s all handler threads are blocked", worker.pid)

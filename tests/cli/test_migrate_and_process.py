@@ -253,5 +253,5 @@ def test_migrate_rejects_an_unknown_role_and_a_team_without_a_grant(run, empty_d
     without_grant = run("migrate", "--team", "blue", DATABASE_URL=empty_database)
 
     assert (unknown.exit_code, without_grant.exit_code) == (1, 2)
-    assert "there is no role no_such_role" in unknown.stderr
+    assert "role no_such_role does not exist: create it with" in unknown.stderr
     assert "--team requires --grant-scheduler or --grant-reader" in without_grant.stderr

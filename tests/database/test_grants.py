@@ -364,7 +364,7 @@ def test_a_role_that_may_not_create_schemas_gets_a_remedy(connection, role, as_r
 
 
 def test_an_unknown_role_is_refused_by_name(connection):
-    with pytest.raises(RequestError, match="there is no role nobody_here: create it first"):
+    with pytest.raises(RequestError, match="role nobody_here does not exist: create it with"):
         grant(connection, RoleKind.SCHEDULER, "nobody_here")
 
 

@@ -1,4 +1,4 @@
--- Returns the recorded checksums of the functions that exist, including functions replaced by hand.
+-- Returns the recorded checksums of the functions that exist. A manually replaced function keeps its recorded checksum.
 select f.name, f.checksum
 from scheduled_action_functions f
 where exists (

@@ -1,7 +1,7 @@
--- Returns statements that set the search path of our functions where it matters and is not set to this schema:
--- triggers, functions with their owner's rights, functions of views, and functions that callers with any search path
+-- Returns statements that set the search path of the package's functions where it matters and is not set to this schema:
+-- for trigger functions, `security definer` functions, functions of views, and functions that callers with any search path
 -- call by name. Functions that these call inherit it.
--- The others keep the caller's search path, which costs nothing and allows inlining.
+-- The other functions keep the caller's search path, which costs nothing and allows inlining.
 select 'alter function ' || p.oid::regprocedure || ' set search_path = ' || quote_ident(current_schema()) || ', pg_temp'
 from pg_proc p
 where p.pronamespace = quote_ident(current_schema())::regnamespace

@@ -1,5 +1,5 @@
--- Returns the objects that hide our tables, views and functions: they have the same name in a schema that is earlier in
--- the search path. Also returns our schema, the first that has both of our central tables.
+-- Returns the objects that hide tables, views and functions of the package: they have the same name in a schema that is
+-- earlier in the search path. Also returns the package's schema: the first schema with both of its central tables.
 with home as (
   select n.oid, n.nspname
   from unnest(current_schemas(true)) with ordinality as path (name, place)
@@ -8,7 +8,7 @@ with home as (
     select count(*)
     from pg_class c
     where c.relnamespace = n.oid and c.relkind = 'r' and c.relname in ('scheduled_actions', 'scheduled_action_migrations')
-      -- A role that acts only through the functions and views of its access schema finds those instead.
+      -- Not for a role that only has an access schema: its search path is meant to find the functions and views of that.
       and has_table_privilege(c.oid, 'select')
   )
   order by path.place

@@ -1,4 +1,4 @@
--- Returns the state of an index of our schema (missing, invalid or valid), the name of that schema, and whether another
+-- Returns the state of an index in the package's schema (missing, invalid or valid), the name of that schema, and whether another
 -- session is building an index in this database; two concurrent builds wait for each other.
 select
   case when c.oid is null then 'missing' when i.indisvalid then 'valid' else 'invalid' end,

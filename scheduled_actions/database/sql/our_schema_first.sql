@@ -1,4 +1,4 @@
--- The schema of our tables is first in the search path until the transaction ends. Before the tables exist, the search
+-- The schema of the package's tables is first in the search path until the transaction ends. Before the tables exist, the search
 -- path is unchanged.
 select set_config('search_path', quote_ident(n.nspname) || ', ' || current_setting('search_path'), true)
 from pg_class c

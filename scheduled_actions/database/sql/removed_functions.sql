@@ -1,4 +1,4 @@
--- Returns our functions that no file defines, because the file was removed or a migration could not replace the earlier
+-- Returns the package's functions that no file defines, because the file was removed or a migration could not replace the earlier
 -- version, each with the objects that depend on it (a view through its rule).
 select
   p.oid::regprocedure::text,

@@ -1,2 +1,2 @@
--- Returns a value that processes share; no row if it was never written.
+-- Returns a value that processes share; no row if the value was never written.
 select s.value from scheduled_action_settings s where s.name = %(name)s

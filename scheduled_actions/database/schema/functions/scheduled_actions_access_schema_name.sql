@@ -1,4 +1,4 @@
--- Returns the name of the access schema of a team (null: of no team in particular).
+-- Returns the name of the access schema of a team (null: of all teams).
 create or replace function scheduled_actions_access_schema_name(team text) returns text
   language sql immutable
   as $$

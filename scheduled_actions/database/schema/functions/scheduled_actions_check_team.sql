@@ -1,5 +1,5 @@
--- Raises insufficient_privilege for an element of schedule_actions that a role bound to a team may not schedule. The
--- actions that follow from it belong to the same team and are checked in the same way.
+-- Raises insufficient_privilege for an element of schedule_actions that a role bound to a team may not schedule. The actions
+-- that the element schedules in turn belong to the same team and are checked in the same way.
 create or replace function scheduled_actions_check_team(element jsonb, team text) returns void
   language plpgsql stable
   as $$

@@ -1,4 +1,4 @@
--- Returns the stored condition of an action: its own condition, and the actions that it comes after.
+-- Returns the stored condition of an action: its own condition, and the actions that it waits for (`after`).
 create or replace function scheduled_actions_condition(condition jsonb, after jsonb) returns jsonb
   language sql stable parallel safe
   as $$

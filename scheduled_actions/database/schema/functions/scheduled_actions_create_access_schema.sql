@@ -1,5 +1,5 @@
--- The access schema of a team (null: of no team in particular) exists with the current functions and views for other
--- roles. Roles with rights on it keep them. Returns its name.
+-- The access schema of a team (null: of all teams) exists with the current functions and views for other roles. Privileges on
+-- the schema are kept. Returns its name.
 create or replace function scheduled_actions_create_access_schema(team text) returns text
   language plpgsql volatile
   as $$
@@ -11,9 +11,9 @@ create or replace function scheduled_actions_create_access_schema(team text) ret
     entry record;
     shown record;
   begin
-    -- The functions of an access schema run with the rights of the role that creates them.
+    -- The functions of an access schema run with the privileges of the role that creates them.
     if tables_owner <> current_user::regrole then
-      perform scheduled_actions_refuse(format('only %s, the owner of the tables, may grant rights on them', tables_owner));
+      perform scheduled_actions_refuse(format('only %s, the owner of the tables, may grant privileges on them', tables_owner));
     end if;
     if not exists (select from pg_namespace n where n.nspname = access_schema) then
       execute format('create schema %I', access_schema);
@@ -71,7 +71,7 @@ create or replace function scheduled_actions_create_access_schema(team text) ret
         and c.relname in (
           'scheduled_actions', 'scheduled_action_schedules', 'scheduled_action_deadlines', 'scheduled_action_facts',
           'scheduled_action_fact_changes', 'webhook_deliveries')
-        -- The token of a claim is enough to settle it.
+        -- The views omit the claim token, because a role that reads the token could settle the action.
         and a.attname <> 'claim_token'
       group by c.relname
     loop

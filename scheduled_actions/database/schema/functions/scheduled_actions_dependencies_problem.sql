@@ -1,4 +1,4 @@
--- Returns what is wrong with the condition, the `after` list and the follow-ups of a new action; null if they are valid.
+-- Returns the first problem of the condition, the `after` list and the follow-ups of a new action; null if they are valid.
 create or replace function scheduled_actions_dependencies_problem(
   condition jsonb, after jsonb, on_success jsonb, on_failure jsonb, team_id text
 ) returns text

@@ -49,6 +49,6 @@ create or replace function scheduled_actions_elements(new_actions jsonb)
       cross join lateral (
         select coalesce(r.scheduled_at, scheduled_actions_now() + make_interval(secs => coalesce(r.delay, 0)))
       ) at (due_at)
-      offset 0  -- computed once: without it each use of a column above repeats its expression
+      offset 0  -- Keeps the subquery separate: otherwise each use of a column above would repeat its expression.
     ) e
   $$;

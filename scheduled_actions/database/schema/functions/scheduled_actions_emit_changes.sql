@@ -1,14 +1,15 @@
 -- The trigger of a watched table: an event is scheduled for each changed row that the watch covers. Errors are reported as
 -- warnings, so that a write never fails because of an event; only a cancellation and a statement timeout end the statement.
--- Runs with its owner's rights: rows are read as scheduled_actions_json_columns lists their columns, and functions
--- called with their values are schema-qualified or take exactly these types.
+-- Runs with the privileges of the actions' owner. So the columns of a row are read through scheduled_actions_json_columns, and
+-- functions that are called with their values are schema-qualified or take exactly the types of the values.
 create or replace function scheduled_actions_emit_changes() returns trigger
   language plpgsql security definer
   as $$
   declare
     watch constant jsonb := tg_argv[0];
     table_name constant text := pg_catalog.format('%I.%I', tg_table_schema, tg_table_name);
-    -- Not the start of the statement, which may have waited for a row: its event would precede that of the other transaction.
+    -- The current time, not the start of the statement: a statement that waited for a row of another transaction would
+    -- otherwise emit its event with an earlier time than the event of that transaction.
     at constant timestamptz := scheduled_actions_now() operator(pg_catalog.+)
       (pg_catalog.clock_timestamp() operator(pg_catalog.-) pg_catalog.statement_timestamp());
     columns constant text := scheduled_actions_json_columns(tg_relid);
@@ -16,7 +17,7 @@ create or replace function scheduled_actions_emit_changes() returns trigger
     change jsonb;
     batch jsonb[] := '{}';
   begin
-    -- `r.*` is the row even if a column is named r.
+    -- `r.*` refers to the row even if a column is named r.
     case tg_op
       when 'INSERT' then
         open changes for execute pg_catalog.format(
@@ -61,5 +62,5 @@ create or replace function scheduled_actions_emit_changes() returns trigger
   end
   $$;
 
--- Only the owner may create triggers with it.
+-- Only the actions' owner may create triggers with this function.
 revoke execute on function scheduled_actions_emit_changes() from public;

@@ -1,9 +1,9 @@
--- Returns what a tick may have to do. If a tick that `may_be_idle` finds nothing, its row is inserted as started and
--- ended now (`is_recorded`), and it needs no other statement.
+-- Returns the kinds of work that a tick may have to do. If a tick that `may_be_idle` finds no work, its row is inserted as
+-- started and ended now (`is_recorded`), and the tick needs no other statement.
 -- `may_have_due` is also true if pending actions have several priorities: the exact answer needs a scan over all of
 -- them.
--- Each part reads the first entry of an index whatever the statistics say, because the cached plan may date from when
--- the tables were small. A function, so that a session plans it once: an empty tick does little else.
+-- Each part reads the first entry of an index regardless of the statistics, because the cached plan may date from when
+-- the tables were small. This is a function, so that a session plans it only once: an empty tick runs little else.
 create or replace function scheduled_actions_find_work(
   tick_id uuid,
   may_be_idle boolean,

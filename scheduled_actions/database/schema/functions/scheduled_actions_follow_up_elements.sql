@@ -1,6 +1,6 @@
 -- Returns the follow-ups stored with an action as elements of schedule_actions. They belong to its team, and the action
--- is their creator unless they name another. Never raises: anything but a JSON object is returned unchanged and refused
--- when it is scheduled.
+-- is their creator unless they name another one. Raises no errors: anything but a JSON object is returned unchanged, and is
+-- refused when it is scheduled.
 create or replace function scheduled_actions_follow_up_elements(follow_ups jsonb, id uuid, team_id text) returns jsonb
   language sql stable parallel safe
   as $$

@@ -31,7 +31,7 @@ create or replace function scheduled_actions_insert(item scheduled_actions, dedu
           on_success = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_success else a.on_success end,
           on_failure = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_failure else a.on_failure end,
           updated_at = scheduled_actions_now()
-        -- An action that is closed, expired or full is not merged into, and is not changed.
+        -- An action that is not pending, was created before the window or would become too large is not changed.
         where a.status = 'pending' and a.created_at > since
           and (scheduled_actions_insert.dedup_mode <> 'append'
                or octet_length(a.payload::text) + octet_length(excluded.payload::text) <= 262144)
@@ -47,7 +47,8 @@ create or replace function scheduled_actions_insert(item scheduled_actions, dedu
         and coalesce(a.team_id, '') = coalesce(item.team_id, '')
         and coalesce(a.dedup_event, '') = coalesce(item.dedup_event, '');
     end loop;
-    -- Other transactions opened the key again each time it was closed: no action is dropped, so this one gets no open key.
+    -- Each time the key was closed, another transaction opened it again. The action must not be dropped, so it is inserted
+    -- without an open key.
     item.dedup_open := false;
     return query select put.id, put.deduplicated from scheduled_actions_insert(item, 0, 'latest') put;
   end

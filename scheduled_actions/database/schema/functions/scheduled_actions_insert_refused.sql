@@ -1,5 +1,5 @@
 -- A refused follow-up is stored as a failed action, so that it needs attention and can be retried. Unreadable parts are
--- left out; its condition is kept, so that a retry does not run it too early. Its own on_failure is scheduled.
+-- omitted; its condition is kept, so that a retry does not run it too early. Its own on_failure is scheduled.
 create or replace function scheduled_actions_insert_refused(element jsonb, problem text, parent uuid) returns void
   language plpgsql volatile
   as $$

@@ -1,8 +1,8 @@
 -- Returns the columns of a watched table's row `r` as a select list that is safe for `to_jsonb`. A value whose type is
 -- not trusted becomes text, and an array of such values an array of texts: this calls the output function of the type,
 -- which only a superuser can define.
--- Under a snapshot older than the row, the catalog may show another type than the row has; then each value is checked
--- to have the type that was examined.
+-- In a transaction whose snapshot may be older than the row, the catalog may show another type than that of the row's value.
+-- Each value is then checked to have the type that was examined.
 create or replace function scheduled_actions_json_columns(watched oid) returns text
   language plpgsql stable
   as $$

@@ -1,4 +1,4 @@
--- The waiting actions are due now, except those that were moved to another time since their last check.
+-- The waiting actions are due now, except those that were rescheduled after the last check of their condition.
 create or replace function scheduled_actions_make_due(ids uuid[]) returns void
   language sql volatile
   as $$

@@ -1,4 +1,4 @@
--- An active listener is notified of new work; without one this reads a single row.
+-- An active listener is notified of new work; without a listener, this reads a single row.
 create or replace function scheduled_actions_notify_listeners() returns trigger
   language plpgsql
   as $$

@@ -1,4 +1,4 @@
--- Returns which argument of an action is wrong, and what is expected; null if all are valid.
+-- Returns the name of an invalid argument of an action, and the expected values; null if all arguments are valid.
 create or replace function scheduled_actions_problem(
   action_type text, payload jsonb, scheduled_at timestamptz, team_id text, priority integer, max_attempts integer,
   retry jsonb, lock_group text, dedup_key text, dedup_window double precision, dedup_mode text

@@ -33,7 +33,7 @@ create or replace function scheduled_actions_row_event(watch jsonb, before jsonb
       end if;
       data := data || jsonb_build_object('changed', changed, 'previous', scheduled_actions_select_keys(before, changed));
     end if;
-    -- A row too large for a payload is sent without its columns: no event is lost because of its size.
+    -- A row that is too large for a payload is sent without its columns, so that no event is lost because of its size.
     if pg_column_size(data) > 65536 and octet_length(data::text) > 250000 then
       data := jsonb_build_object('record', scheduled_actions_select_keys(whole, watch -> 'id'), 'is_cut', true)
         || case when changed is null then '{}' else jsonb_build_object('changed', changed) end;
@@ -43,7 +43,7 @@ create or replace function scheduled_actions_row_event(watch jsonb, before jsonb
     return jsonb_build_object(
       'action_type', 'webhook:send', 'payload', payload, 'team_id', team_id, 'scheduled_at', at,
       'dedup_window', watch -> 'dedup_window',
-      -- Not the derived key, which differs between instants.
+      -- A derived key would contain the instant, and would therefore not merge the events of two changes.
       'dedup_key', case when (watch ->> 'dedup_window')::double precision > 0
         then 'watch:' || md5(jsonb_build_array(watch -> 'entity', entity_id)::text) end,
       'target', jsonb_build_object('type', watch -> 'entity', 'id', entity_id),

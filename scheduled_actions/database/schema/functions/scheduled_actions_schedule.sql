@@ -1,4 +1,4 @@
--- The actions are stored as by schedule_actions, on behalf of an action (null: of none). Waits at most `wait_ms` in
+-- The actions are stored as by schedule_actions, on behalf of an action (null: none). Waits at most `wait_ms` in
 -- total for dedup keys of other transactions.
 create or replace function scheduled_actions_schedule(new_actions jsonb, scheduled_by uuid, wait_ms integer default 300)
   returns table (id uuid, deduplicated boolean)

@@ -1,7 +1,7 @@
--- Returns whether values of a type may be converted to JSON with our owner's rights. `to_jsonb` calls a cast that the
--- owner of the type defines, so every type in it must belong to a role that has our owner's rights anyway (a superuser,
--- a member).
--- A cast from a domain is never used; its base type counts.
+-- Returns whether values of a type may be converted to JSON with the privileges of the actions' owner: the role that owns the
+-- table scheduled_actions and the functions of this package. `to_jsonb` calls casts to JSON, which the owner of a type can
+-- define. So each type in the value must belong to a role that already has the privileges of the actions' owner: that role
+-- itself, one of its members, or a superuser. The owner of a domain does not matter, because casts from domains are ignored.
 create or replace function scheduled_actions_type_is_trusted(type oid) returns boolean
   language sql stable
   as $$

@@ -1,5 +1,5 @@
--- Returns the priorities of pending actions, with and without a lock group. Each takes one index lookup, however many
--- actions have it.
+-- Returns the priorities of pending actions, with and without a lock group. Each priority takes one index
+-- lookup, regardless of the number of its actions.
 create or replace function scheduled_actions_waiting_priorities() returns table (is_grouped boolean, priority smallint)
   language sql stable rows 4
   as $$

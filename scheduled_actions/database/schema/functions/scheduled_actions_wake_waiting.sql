@@ -1,6 +1,6 @@
 -- The actions that wait for changed topics are due. Returns the number of changes processed, at most `most`.
 -- Marks are set before actions are changed, as in settlements of waiting actions, so that the two cannot deadlock. Each
--- statement here sees what was committed before it started.
+-- statement of this function sees the changes that were committed before it started.
 create or replace function scheduled_actions_wake_waiting(most integer) returns integer
   language plpgsql volatile
   as $$
@@ -36,7 +36,7 @@ create or replace function scheduled_actions_wake_waiting(most integer) returns 
       perform scheduled_actions_make_due(waiters);
     exception
       when transaction_rollback or lock_not_available or insufficient_resources then raise;
-      -- A row that refuses the change is unchanged until its next check; the others are woken.
+      -- An action whose update fails is unchanged until its next check; the others are woken.
       when others then
         foreach waiter in array waiters loop
           begin

@@ -1,23 +1,24 @@
--- Actions, and what decides when they run: lock groups, ticks, facts, waits. Names are unqualified: the search path decides
--- the schema. The comment above a column says what it holds and when it changes; null means that it does not apply.
+-- Actions, and the tables that decide when they run: lock groups, ticks, facts and waits. Names are unqualified: the search
+-- path decides the schema. The comment above a column describes its value and when the value changes; null means that the
+-- column does not apply.
 
--- The migrations that this database has. A row is inserted in the transaction of its migration and never changes.
+-- The migrations applied to this database. A row is inserted in the transaction of its migration and never changes.
 create table scheduled_action_migrations (
   -- The number that the file name begins with.
   number integer primary key,
   -- The file name without its extension.
   name text not null,
-  -- SHA-256 of the file's statements without comments. Null or different: made by a build that was never released.
+  -- SHA-256 of the file's statements without comments. Null or different: applied by an unreleased build.
   checksum text,
   -- When the migration was applied.
   applied_at timestamptz not null default scheduled_actions_now()
 );
 
--- The SQL functions that this database has. `migrate` writes the row when it applies the function's file.
+-- The SQL functions of the package in this database. `migrate` writes the row when it applies the function's file.
 create table scheduled_action_functions (
   -- The function's name, which is also the name of its file.
   name text primary key,
-  -- SHA-256 of the file. Changes with each version of the function.
+  -- SHA-256 of the file. Changed with each version of the function.
   checksum text not null,
   -- When this version was applied.
   applied_at timestamptz not null default scheduled_actions_now()
@@ -27,7 +28,8 @@ create table scheduled_action_functions (
 create table scheduled_action_settings (
   -- The name of the value. Never changes.
   name text primary key,
-  -- Settings of the project change by the first tick of a process and by `migrate`; others by the process that holds them.
+  -- The first tick of a process and `migrate` write settings of the project; other values are written by the process that
+  -- uses them.
   value jsonb not null,
   -- When `value` last changed.
   updated_at timestamptz not null default scheduled_actions_now()
@@ -35,16 +37,16 @@ create table scheduled_action_settings (
 
 -- One unit of work. An insert makes it pending; a claim, a settlement or a command changes it; pruning deletes it.
 create table scheduled_actions (
-  -- Columns of a fixed width come first, the widest alignment before the others: so no row holds padding.
+  -- Columns of a fixed width come first, in descending order of their alignment, so that rows contain no padding.
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
-  -- Earliest instant of the next claim. Moves by an edit, a retry, a snooze, a wait and a wake-up.
+  -- Earliest instant of the next claim. Changed by an edit, a retry, a snooze, a wait and a wake-up.
   scheduled_at timestamptz not null,
   -- When it was scheduled. Never changes.
   created_at timestamptz not null default scheduled_actions_now(),
   -- When the row last changed.
   updated_at timestamptz not null default scheduled_actions_now(),
-  -- The instant of the recurrence rule that it was planned for. Never changes, even when scheduled_at does.
+  -- The instant of the recurrence rule for which it was planned. Never changes, even if scheduled_at does.
   occurrence_at timestamptz,
   -- The occurrence before this one, for handlers that report "since the last run". Never changes.
   previous_occurrence_at timestamptz,
@@ -56,15 +58,16 @@ create table scheduled_actions (
   lease_expires_at timestamptz,
   -- When the running attempt was asked to stop. Cleared by a retry.
   cancel_requested_at timestamptz,
-  -- Attempts charged. Grows when a handler is started, returns to 0 by a retry.
+  -- Attempts charged. Increased when a handler is started, reset to 0 by a retry.
   attempts integer not null default 0,
-  -- Attempts allowed; null until the first settlement stores the handler's value. Changes by an edit, and with its schedule.
+  -- Attempts allowed; null until the first settlement stores the handler's value. Changed by an edit, and with its schedule.
   max_attempts integer,
-  -- Lower numbers run first. Changes by an edit, and with its schedule.
+  -- Lower numbers run first. Changed by an edit, and with its schedule.
   priority smallint not null default 0,
-  -- Whether later actions with its key are merged into it. Becomes false at the claim or the end of the window, for good.
+  -- Whether later actions with its key are merged into it. Becomes false at the claim or the end of the
+  -- window, and never true again.
   dedup_open boolean not null default false,
-  -- Whether a pending member keeps later members of its group from running. Changes with its schedule.
+  -- Whether a pending member keeps later members of its group from running. Changed with its schedule.
   lock_group_blocks boolean not null default false,
   -- Whether another action waits for its end. Once true, it stays true.
   has_waiters boolean not null default false,
@@ -76,7 +79,7 @@ create table scheduled_actions (
   deadline_id uuid,
   -- The action whose handler scheduled it, or whose end it follows. Never changes, even when that action is pruned.
   scheduled_by uuid,
-  -- Changes by a claim (processing), a settlement, a cancellation and a retry.
+  -- Changed by a claim (processing), a settlement, a cancellation and a retry.
   status text not null default 'pending',
   -- The action type, which selects the handler. Never changes.
   action_type text not null,
@@ -87,41 +90,42 @@ create table scheduled_actions (
   team_id text,
   -- Why the latest attempt failed, or why it was skipped or cancelled. Cleared when it completes and by a retry.
   error_message text,
-  -- The action's own retry policy; null: that of its handler. Changes by an edit, and with its schedule.
+  -- The action's own retry policy; null: that of its handler. Changed by an edit, and with its schedule.
   retry jsonb,
-  -- What the handler returned. Set when it completes.
+  -- The return value of the handler. Set when it completes.
   result jsonb,
-  -- What the last snooze stored for the next attempt; of a delivery, why it was deferred. Cleared by a retry.
+  -- The state that the last snooze stored for the next attempt; for a delivery, why it was deferred. Cleared by a retry.
   state jsonb,
-  -- Notes of the caller. Changes by an edit, and with its schedule.
+  -- Notes of the caller. Changed by an edit, and with its schedule.
   metadata jsonb,
   -- An entry for each attempt and each change by a person: the first 5 and the last 45.
   history jsonb not null default '[]',
-  -- The type of its target. Changes with its schedule.
+  -- The type of its target. Changed with its schedule.
   target_type text,
-  -- The id of its target. Changes with its schedule.
+  -- The id of its target. Changed with its schedule.
   target_id text,
-  -- The user that it concerns. Changes with its schedule.
+  -- The user that it concerns. Changed with its schedule.
   user_id text,
   -- Who scheduled it. Never changes.
   created_by text,
-  -- Which occurrence of which stage of its deadline it is for: "reminder:60 days before#1". Never changes.
+  -- The stage of its deadline, and the occurrence of that stage: "reminder:60 days before#1". Never changes.
   deadline_stage text,
   -- The dedup key: actions with the same key, type, team and event have the same intent. Never changes.
   dedup_key text,
-  -- The event in the payload, which takes part in the comparison of keys. Never changes.
+  -- The event in the payload, which is compared together with the key. Never changes.
   dedup_event text,
-  -- Members of a group run one at a time. Changes with its schedule.
+  -- Members of a group run one at a time. Changed with its schedule.
   lock_group text,
-  -- What must hold when it would run. `{"wait": …}` waits for it; `{"after": [ids], "condition": …}` waits for actions first.
-  -- Changes by a merge under an open key, by an edit, and with its schedule; so do the two lists of follow-ups.
+  -- The condition that must hold before it runs. `{"wait": …}` waits for the condition; `{"after": [ids], "condition": …}`
+  -- waits for actions first. Changed by a merge under an open key, by an edit, and with its schedule, as are the two lists
+  -- of follow-ups.
   condition jsonb,
-  -- The state of the wait for `condition`: since when, checks made, the next check, what is unmet. Written by each check,
+  -- The state of the wait for `condition`: its start, the checks made, the next check, the unmet part. Written by each check,
   -- cleared by a retry and when the condition changes.
   waiting jsonb,
-  -- What is scheduled when it completes: a list of elements of schedule_actions.
+  -- The follow-ups scheduled when it completes: a list of elements of schedule_actions.
   on_success jsonb,
-  -- What is scheduled when it fails for good: such a list.
+  -- The follow-ups scheduled when it fails permanently, in the same form.
   on_failure jsonb,
   constraint scheduled_actions_status_is_known check (
     status in ('pending', 'processing', 'completed', 'failed', 'cancelled', 'skipped', 'no_action')
@@ -131,13 +135,13 @@ create table scheduled_actions (
   ),
   constraint scheduled_actions_history_is_a_list check (jsonb_typeof(history) = 'array'),
   -- Metadata is copied to every follow-up and read with every page. The binary form is never much smaller than half of the
-  -- text: only a large one is turned into text to be measured.
+  -- text, so only large values are converted to text to measure them.
   constraint scheduled_actions_metadata_is_bounded check (
     pg_column_size(metadata) <= 32768 or octet_length(metadata::text) <= 131072
   )
 )
 with (
-  -- Every action is updated twice and deleted once: vacuum small and often, by rows rather than by a share of them.
+  -- Every action is updated twice and deleted once, so vacuum runs often: after a number of rows, not after a share of them.
   autovacuum_vacuum_scale_factor = 0.01,
   autovacuum_vacuum_threshold = 1000,
   autovacuum_vacuum_insert_scale_factor = 0.05,
@@ -150,7 +154,7 @@ create index scheduled_actions_claim_free on scheduled_actions (priority, schedu
   where status = 'pending' and lock_group is null;
 create index scheduled_actions_claim_grouped on scheduled_actions (priority, scheduled_at, id)
   where status = 'pending' and lock_group is not null;
--- The oldest due member of one group, wherever the scan met the group.
+-- Finds the oldest due member of a group, regardless of where the scan found the group.
 create index scheduled_actions_lock_group on scheduled_actions (lock_group, coalesce(team_id, ''), priority, scheduled_at, id)
   where status = 'pending' and lock_group is not null;
 create index scheduled_actions_lease on scheduled_actions (lease_expires_at)
@@ -161,7 +165,7 @@ create unique index scheduled_actions_dedup
 -- A schedule has at most one action for each occurrence.
 create unique index scheduled_actions_occurrence on scheduled_actions (schedule_id, occurrence_at)
   where schedule_id is not null;
--- Occurrences that wait for their condition: if another one becomes due in the meantime, one may have to be skipped.
+-- Occurrences that wait for their condition: if another one becomes due during the wait, one may have to be skipped.
 create index scheduled_actions_waiting_occurrence on scheduled_actions (schedule_id)
   where schedule_id is not null and waiting is not null and status in ('pending', 'processing');
 -- A deadline has at most one action for each occurrence of a stage.
@@ -171,49 +175,49 @@ create index scheduled_actions_prune on scheduled_actions (status, completed_at)
   where completed_at is not null;
 create index scheduled_actions_no_action on scheduled_actions (action_type)
   where status = 'no_action';
--- What a team's tokens list and count: the newest first, status by status. "Nulls last" means nothing for ids; it keeps the
--- planner from taking the primary key instead, which has the same order and all other teams in it.
+-- For lists and counts of a team's actions by status, the newest first. Ids are never null: "nulls last" only keeps the
+-- planner from using the primary key, which has the same order but contains the actions of all teams.
 create index scheduled_actions_team on scheduled_actions (team_id, status, id desc nulls last)
   where team_id is not null;
--- Most actions are scheduled by no other, and cost this index nothing.
+-- Most actions were not scheduled by another action, and are not in this index.
 create index scheduled_actions_scheduled_by on scheduled_actions (scheduled_by, id) where scheduled_by is not null;
--- The calendar of one user. Most actions name no user, or have ended, and cost this index nothing.
+-- For the calendar of one user. Most actions have no user or have ended, and are not in this index.
 create index scheduled_actions_of_user on scheduled_actions (user_id, scheduled_at, id)
   where status = 'pending' and user_id is not null;
--- A page of deliveries is read without a look at all other actions. Those cost this index nothing.
+-- A page of deliveries is read without scanning other actions, which are not in this index.
 create index scheduled_actions_deliveries on scheduled_actions (id) where action_type = 'webhook:send';
--- Deliveries that wait for one endpoint are found without a look at those of others.
+-- The pending deliveries of one endpoint are found without scanning those of other endpoints.
 create index scheduled_actions_deliveries_waiting on scheduled_actions ((payload ->> 'endpoint'), scheduled_at)
   where status = 'pending' and action_type = 'webhook:send';
 
--- The lock groups that run. Inserted before the claim of the member, deleted by its settlement, release or rescue.
+-- The lock groups with a running member. Inserted before the claim of the member, deleted by its settlement, release or rescue.
 create table scheduled_action_holds (
   -- The team of the group; '' for none.
   team_id text not null,
   -- The group.
   lock_group text not null,
-  -- The member that runs.
+  -- The running member.
   action_id uuid not null,
-  -- When the group was taken.
+  -- When the hold was inserted.
   acquired_at timestamptz not null default scheduled_actions_now(),
-  -- Until when the group stays taken after an attempt that timed out, because its handler has not returned yet.
+  -- Until when the group is held after an attempt that timed out and whose handler has not returned yet.
   busy_until timestamptz,
   primary key (team_id, lock_group)
 );
 create index scheduled_action_holds_action on scheduled_action_holds (action_id);
 
--- A tick. Inserted when it begins, updated while it runs and when it ends, deleted by pruning.
+-- A tick. Inserted when it starts, updated while it runs and when it ends, deleted by pruning.
 create table scheduled_action_ticks (
-  -- UUID version 7, made by the process. Never changes.
+  -- UUID version 7, generated by the process. Never changes.
   id uuid primary key,
-  -- When it began. Never changes.
+  -- When it started. Never changes.
   started_at timestamptz not null,
-  -- When it ended, or was found lost; null: it runs. Cleared when it goes on for a ping that arrived at its end.
+  -- When it ended or was found lost; null: it is running. Cleared when it continues because a ping arrived at its end.
   finished_at timestamptz,
-  -- When it counts as lost unless it has ended; the leases of its actions end then, too. Never changes.
+  -- When it counts as lost unless it has ended; the leases of its actions end at the same instant. Never changes.
   lease_expires_at timestamptz not null,
-  -- The actions whose handlers were started and not settled yet: rescue charges exactly these. Overwritten by each
-  -- announcement.
+  -- The actions whose handlers were started and that are not settled yet: rescue charges exactly these. Overwritten by
+  -- each announcement.
   running uuid[] not null default '{}',
   -- The caller of the tick: a cron service, a command or a server. Never changes.
   caller text,
@@ -238,7 +242,7 @@ with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_
 create index scheduled_action_ticks_started on scheduled_action_ticks (started_at);
 create index scheduled_action_ticks_open on scheduled_action_ticks (lease_expires_at) where finished_at is null;
 
--- The counters of `/metrics`. A tick adds to them; they only grow, whatever is pruned.
+-- The counters of `/metrics`. Ticks add to them; pruning does not change them.
 create table scheduled_action_metrics (
   -- The name of the metric.
   metric text not null,
@@ -276,12 +280,12 @@ create table scheduled_action_facts (
 )
 with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
 create unique index scheduled_action_facts_id on scheduled_action_facts (id);
--- Lists of facts: the newest of a team, of a target, of a name.
+-- For lists of facts by team, by target or by name, the newest first.
 create index scheduled_action_facts_team on scheduled_action_facts (team_id, id);
 create index scheduled_action_facts_target on scheduled_action_facts (target_type, target_id, id);
 create index scheduled_action_facts_name on scheduled_action_facts (name, id);
 
--- The values that a fact had, the latest 1,000 of each. Rows never change; the oldest are deleted by the next change.
+-- The latest 1,000 values of each fact. Rows never change; a change deletes the oldest rows above that number.
 create table scheduled_action_fact_changes (
   -- UUID version 7: ids ascend in order of the changes.
   id uuid primary key default scheduled_actions_uuid7(),
@@ -302,7 +306,7 @@ create table scheduled_action_fact_changes (
 );
 create index scheduled_action_fact_changes_of on scheduled_action_fact_changes (team_id, target_type, target_id, name, id);
 
--- What actions wait for. Inserted before the condition is checked, deleted when the wait ends or by maintenance.
+-- The topics that actions wait for. Inserted before the condition is checked, deleted when the wait ends or by maintenance.
 create table scheduled_action_waits (
   -- A fact (scheduled_actions_fact_topic), or the id of an action or a deadline.
   topic uuid not null,
@@ -311,7 +315,7 @@ create table scheduled_action_waits (
   -- The topic changed after the last check: a check that is running and finds the condition unmet must be repeated. Set
   -- by the wake-up, cleared by the next check.
   is_woken boolean not null default false,
-  -- When maintenance last checked that the action still waits: once an hour.
+  -- When maintenance, which checks once an hour, last found the action waiting.
   checked_at timestamptz not null default scheduled_actions_now(),
   primary key (topic, action_id)
 )
@@ -320,7 +324,7 @@ create index scheduled_action_waits_action on scheduled_action_waits (action_id)
 create index scheduled_action_waits_checked on scheduled_action_waits (checked_at);
 
 -- Topics that have changed. Inserted in the transaction of the change, which therefore waits for no lock; deleted by a tick
--- after that has committed: by then every wait that missed the change is visible. Rows never change.
+-- after that transaction has committed, when every wait that missed the change is visible. Rows never change.
 create table scheduled_action_wakes (
   -- In order of insertion.
   id bigint generated always as identity primary key,
@@ -337,7 +341,7 @@ create table scheduled_action_for_each (
   name text not null,
   -- The key of the row in the query's result.
   key text not null,
-  -- Until when the row cannot become another action.
+  -- The row cannot become another action until this instant.
   until timestamptz not null,
   -- When it became an action.
   created_at timestamptz not null default scheduled_actions_now(),

@@ -1,32 +1,32 @@
--- Schedules and deadlines: what plans actions. The comment above a column says what it holds and when it changes.
+-- Schedules and deadlines, which plan actions. The comment above a column describes its value and when the value changes.
 
 -- The stored definition of a recurring action. An active one has exactly one planned occurrence that was never claimed, an
--- ordinary action named by `next_action_id`; a rolling one has none while its occurrence runs. Deleted by a person only.
+-- ordinary action named by `next_action_id`; a rolling one has none while its occurrence runs. Only a person deletes it.
 create table scheduled_action_schedules (
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
-  -- Unique within the team; null: the schedule has no name. Changes by an edit.
+  -- Unique within the team; null: the schedule has no name. Changed by an edit.
   name text,
   -- The type of every occurrence. Never changes.
   action_type text not null,
-  -- The payload of every occurrence. Changes by an edit, as do all columns down to `on_failure` unless they say otherwise; an
-  -- edit also changes the planned occurrence.
+  -- The payload of every occurrence. Changed by an edit, as are all columns down to `on_failure` whose comments name no other
+  -- change; an edit also changes the planned occurrence.
   payload jsonb not null default '{}',
   -- The team that owns the row; null: no team. Never changes.
   team_id text,
-  -- The rule as it was written.
+  -- The text of the rule.
   recurrence text not null,
-  -- `interval`, `cron`, `rrule`, `business_day` or `custom`: follows from the rule.
+  -- `interval`, `cron`, `rrule`, `business_day` or `custom`; derived from the rule.
   kind text not null,
   -- The time zone of the rule.
   timezone text not null default 'UTC',
-  -- Where intervals count from, and the DTSTART of a rule without one.
+  -- The start from which intervals are counted, and the DTSTART of a rule without one.
   anchor_at timestamptz not null,
-  -- `fixed`: by the rule alone; `rolling`: from the end of the occurrence before.
+  -- `fixed`: by the rule alone; `rolling`: from the end of the previous occurrence.
   recurrence_type text not null default 'fixed',
-  -- What happens to occurrences that were missed: `fire_once`, `skip` or `catch_up`.
+  -- What happens to missed occurrences: `fire_once`, `skip` or `catch_up`.
   misfire text not null default 'fire_once',
-  -- From which lateness on an occurrence counts as missed.
+  -- An occurrence that is later than this counts as missed.
   misfire_grace_seconds double precision not null default 300,
   -- Maximum number of missed occurrences to catch up on.
   catch_up_limit integer not null default 100,
@@ -34,9 +34,9 @@ create table scheduled_action_schedules (
   catch_up_seconds double precision not null default 604800,
   -- What happens when the previous occurrence is still running: `skip`, `queue` or `allow`.
   overlap text not null default 'skip',
-  -- Which occurrences are skipped: an object.
+  -- The rules for skipping occurrences: an object.
   skip jsonb,
-  -- Each occurrence is delayed by its own part of this time.
+  -- Maximum delay of an occurrence; each one is delayed by a different part of it.
   jitter_seconds double precision not null default 0,
   -- No occurrence is planned after this instant; null: no end.
   until timestamptz,
@@ -44,7 +44,7 @@ create table scheduled_action_schedules (
   remaining integer,
   -- Final failures in a row that pause the schedule; null: never.
   pause_after_failures integer,
-  -- Final failures in a row so far. Grows by a failed occurrence, returns to 0 by a completed one.
+  -- Final failures in a row so far. Increased by a failed occurrence, reset to 0 by a completed one.
   consecutive_failures integer not null default 0,
   -- The columns from here to `on_failure` are those of every occurrence, as in scheduled_actions. Its priority.
   priority smallint not null default 0,
@@ -64,37 +64,37 @@ create table scheduled_action_schedules (
   user_id text,
   -- Notes of the caller.
   metadata jsonb,
-  -- What it waits for.
+  -- Its condition.
   condition jsonb,
-  -- What is scheduled when it completes.
+  -- The follow-ups scheduled when it completes.
   on_success jsonb,
-  -- What is scheduled when it fails for good.
+  -- The follow-ups scheduled when it fails permanently.
   on_failure jsonb,
-  -- `active`, `paused` or `ended`. Changes by a person, by failures in a row, and when the rule has no further occurrence.
+  -- `active`, `paused` or `ended`. Changed by a person, by failures in a row, and when the rule has no further occurrence.
   status text not null default 'active',
-  -- Why it is paused or has ended. Changes with `status`.
+  -- Why it is paused or has ended. Changed with `status`.
   status_reason text,
-  -- Who paused or ended it. Changes with `status`.
+  -- Who paused or ended it. Changed with `status`.
   status_by text,
-  -- Since when it has its status. Changes with `status`.
+  -- When it got its current status. Changed with `status`.
   status_at timestamptz,
-  -- The planned occurrence; of a rolling schedule also the one that runs. Moves with each occurrence.
+  -- The planned occurrence; for a rolling schedule also the running one. Changed with each occurrence.
   next_action_id uuid,
-  -- The instant of the rule that it is planned for. Moves with `next_action_id`.
+  -- The instant of the rule for which it is planned. Changed with `next_action_id`.
   next_occurrence_at timestamptz,
-  -- The occurrence before it. Moves with each occurrence.
+  -- The previous occurrence. Changed with each occurrence.
   last_action_id uuid,
-  -- The instant of the rule that it was planned for. Moves with `last_action_id`.
+  -- The instant of the rule for which it was planned. Changed with `last_action_id`.
   last_occurrence_at timestamptz,
-  -- Occurrences that were started. Grows.
+  -- Number of occurrences that were started. Never decreases.
   executions bigint not null default 0,
-  -- Occurrences that a skip rule or an overlap left out. Grows.
+  -- Number of occurrences that a skip rule or an overlap skipped. Never decreases.
   skipped bigint not null default 0,
-  -- Occurrences that were missed because no tick ran, and were dropped. Grows.
+  -- Number of occurrences that were missed because no tick ran, and were dropped. Never decreases.
   missed bigint not null default 0,
-  -- The arguments as given: the same call again changes nothing. Changes by an edit.
+  -- The arguments as given: repeating the same call changes nothing. Changed by an edit.
   definition jsonb not null default '{}',
-  -- Kept equal to a declaration in the code. Changes by the sync of declarations.
+  -- Whether the schedule is kept equal to a declaration in the code. Changed by the sync of declarations.
   is_declared boolean not null default false,
   -- Who created it. Never changes.
   created_by text,
@@ -108,7 +108,7 @@ create table scheduled_action_schedules (
   constraint scheduled_action_schedules_overlap_is_known check (overlap in ('skip', 'queue', 'allow')),
   constraint scheduled_action_schedules_remaining_is_a_count check (remaining >= 0),
   constraint scheduled_action_schedules_only_live_ones_plan check (status = 'active' or next_action_id is null),
-  -- Values that no reader can use are refused where SQL writes them.
+  -- SQL cannot write values that no reader can use.
   constraint scheduled_action_schedules_numbers_are_in_range check (
     jitter_seconds between 0 and 31622400
     and misfire_grace_seconds between 0 and 31622400
@@ -141,15 +141,15 @@ create table scheduled_action_schedules (
     and jsonb_typeof(on_failure) in ('object', 'array')
   )
 )
--- Every occurrence moves its schedule on. Without an index over what it writes, and with room on the row's page, that is a
--- write of one page instead of one page and three indexes.
+-- Every occurrence updates its schedule. No index contains the updated columns, and the page of the row has free space, so
+-- the update writes one page and no index.
 with (fillfactor = 50);
 
 create unique index scheduled_action_schedules_name on scheduled_action_schedules (name, coalesce(team_id, ''))
   where name is not null;
 
--- A due instant, and what happens before and after it. All that is planned is an action with its `deadline_id`. Changes by a
--- person and by the actions of its stages; a closed one is deleted by pruning.
+-- A due instant, and the stages before and after it. Each planned stage is an action with its `deadline_id`. Changed by a
+-- person and by the actions of its stages; a closed deadline is deleted by pruning.
 create table scheduled_action_deadlines (
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
@@ -157,36 +157,36 @@ create table scheduled_action_deadlines (
   name text,
   -- The team that owns the row; null: no team. Never changes.
   team_id text,
-  -- The type of its target. Changes by an edit.
+  -- The type of its target. Changed by an edit.
   target_type text not null,
-  -- The id of its target. Changes by an edit.
+  -- The id of its target. Changed by an edit.
   target_id text not null,
   -- `open`, `missed`, `completed` or `cancelled`. Changes at the due instant and by a person.
   status text not null default 'open',
-  -- The due instant. Moves by an edit, and at the end of a pause.
+  -- The due instant. Moved by an edit, and at the end of a pause.
   due_at timestamptz not null,
-  -- The time zone in which distances in days are counted. Changes by an edit.
+  -- The time zone in which distances in days are counted. Changed by an edit.
   timezone text not null default 'UTC',
-  -- Business days and hours of work; null: every day, around the clock. Changes by an edit.
+  -- Business days and business hours; null: every day, 24 hours. Changed by an edit.
   calendar jsonb,
-  -- The people who are responsible and receive the reminders. Changes by an edit.
+  -- The people who are responsible and receive the reminders. Changed by an edit.
   recipients jsonb not null default '[]',
-  -- Every reminder, level, auto-action and the due instant itself: its distance, its instant, its state. Changes with each
-  -- stage that begins, and when the deadline moves, pauses or ends.
+  -- Every reminder, escalation level and automatic action, and the due instant: the distance, instant and state of each.
+  -- Changed with each stage that begins, and when the deadline is moved, paused or closed.
   stages jsonb not null default '[]',
-  -- The rule of its series; null: none. Changes by an edit.
+  -- The rule of its series; null: none. Changed by an edit.
   recurrence text,
   -- The first deadline of its series. Never changes.
   series_id uuid,
-  -- The instant of the rule that it was made for. Never changes, even when due_at does.
+  -- The instant of the rule for which it was created. Never changes, even if due_at does.
   occurrence_at timestamptz,
-  -- Where the rule counts from. Changes with the rule.
+  -- The start from which the rule counts. Changed with the rule.
   anchor_at timestamptz,
   -- The deadline that follows in the series. Set when that one is created.
   next_id uuid,
-  -- Grows with each change that makes notices on their way obsolete.
+  -- Increased by each change that makes notifications in progress obsolete.
   revision integer not null default 0,
-  -- Since when it is paused; null: it is not. Set by a pause, cleared at its end.
+  -- When it was paused; null: it is not paused. Set by a pause, cleared at its end.
   paused_at timestamptz,
   -- When it was found unresolved at its due instant. Cleared when it is moved.
   missed_at timestamptz,
@@ -202,13 +202,14 @@ create table scheduled_action_deadlines (
   acknowledged_at timestamptz,
   -- Who acknowledged it. Set and cleared with `acknowledged_at`.
   acknowledged_by text,
-  -- Until when reminders are muted; null: until the deadline is moved, reassigned or closed. Set and cleared with `acknowledged_at`.
+  -- Until when reminders are muted; null: until the deadline is moved, reassigned or closed. Set and cleared with
+  -- `acknowledged_at`.
   acknowledged_until timestamptz,
-  -- Notes of the caller. Changes by an edit.
+  -- Notes of the caller. Changed by an edit.
   metadata jsonb,
-  -- The arguments as given: the same call again changes nothing. Changes by an edit.
+  -- The arguments as given: repeating the same call changes nothing. Changed by an edit.
   definition jsonb not null default '{}',
-  -- What happened: the first 5 and the last 45 entries.
+  -- The events of the deadline: the first 5 and the last 45 entries.
   history jsonb not null default '[]',
   -- Who created it. Never changes.
   created_by text,
@@ -220,7 +221,7 @@ create table scheduled_action_deadlines (
   constraint scheduled_action_deadlines_closing_is_whole check ((status in ('completed', 'cancelled')) = (closed_at is not null)),
   constraint scheduled_action_deadlines_only_open_ones_pause check (paused_at is null or status = 'open'),
   constraint scheduled_action_deadlines_stages_are_a_list check (jsonb_typeof(stages) = 'array'),
-  -- Values that no reader can use are refused where SQL writes them.
+  -- SQL cannot write values that no reader can use.
   constraint scheduled_action_deadlines_numbers_are_in_range check (
     revision between 0 and 1000000000
     and days_late >= 0
@@ -251,19 +252,19 @@ create table scheduled_action_deadlines (
 -- A series has at most one deadline for each occurrence.
 create unique index scheduled_action_deadlines_occurrence on scheduled_action_deadlines (series_id, occurrence_at)
   where series_id is not null;
--- A name is one unresolved deadline's; those of a series share theirs.
+-- At most one unresolved deadline has a name; the deadlines of a series share their name.
 create unique index scheduled_action_deadlines_name on scheduled_action_deadlines (name, coalesce(team_id, ''))
   where name is not null and series_id is null and status in ('open', 'missed');
 create index scheduled_action_deadlines_unresolved on scheduled_action_deadlines (due_at)
   where status in ('open', 'missed');
 create index scheduled_action_deadlines_target on scheduled_action_deadlines (target_type, target_id);
 create index scheduled_action_deadlines_by_name on scheduled_action_deadlines (name) where name is not null;
--- Pruning deletes first what was closed first.
+-- Pruning deletes the deadlines that were closed first.
 create index scheduled_action_deadlines_closed on scheduled_action_deadlines (closed_at) where closed_at is not null;
--- The calendar of one user.
+-- For the calendar of one user.
 create index scheduled_action_deadlines_recipients on scheduled_action_deadlines using gin (recipients jsonb_path_ops)
   where status in ('open', 'missed');
--- Lists of deadlines: the newest of a team, of a status; by due instant, also within a team.
+-- For lists of deadlines: the newest first, by team or by status; and by due instant, also within a team.
 create index scheduled_action_deadlines_team on scheduled_action_deadlines (team_id, id) where team_id is not null;
 create index scheduled_action_deadlines_status on scheduled_action_deadlines (status, id);
 create index scheduled_action_deadlines_due on scheduled_action_deadlines (due_at);
@@ -276,7 +277,8 @@ create trigger scheduled_actions_wake_after_deadline
   when (new.status is distinct from old.status)
   execute function scheduled_actions_wake_after_deadline();
 
--- The proof of each notification of a deadline: what was sent or refused, to whom, on which channel, and when.
+-- The proof of each notification of a deadline: its recipient, channel and time, and whether it was
+-- accepted or refused.
 -- Rows never change, and are deleted with their deadline only.
 create table scheduled_action_deadline_notices (
   -- UUID version 7: ids ascend in order of sending.
@@ -285,7 +287,7 @@ create table scheduled_action_deadline_notices (
   deadline_id uuid not null references scheduled_action_deadlines (id) on delete cascade,
   -- The stage and its occurrence, as in `deadline_stage` of its action: "reminder:60 days before#1".
   stage text not null,
-  -- The `notification:send` that sent it; that of a digest is the same for several deadlines.
+  -- The `notification:send` action that sent it; the action of a digest is the same for several deadlines.
   action_id uuid not null,
   -- The subject of the message.
   subject text not null,

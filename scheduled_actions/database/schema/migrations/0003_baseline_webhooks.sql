@@ -1,14 +1,14 @@
 -- Webhooks: endpoints, their health, the types of events, and the deliveries as a view over actions. The comment above a
--- column says what it holds and when it changes.
+-- column describes its value and when the value changes.
 
 -- Endpoints that teams, or the operator, create while the application runs; those of the settings file have no row here.
 -- Secrets and the values of headers are encrypted by the application; the database never receives the key.
 create table webhook_endpoints (
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
-  -- The team that owns the endpoint; null: no team, it belongs to the operator. Never changes.
+  -- The team that owns the endpoint; null: it belongs to the operator. Never changes.
   team_id text,
-  -- The address. Changes by an edit, as do all columns down to `headers`.
+  -- The address. Changed by an edit, as are all columns down to `headers`.
   url text not null,
   -- A description for people.
   description text not null default '',
@@ -18,7 +18,7 @@ create table webhook_endpoints (
   filter jsonb,
   -- Whether it receives deliveries, as set by its owner.
   enabled boolean not null default true,
-  -- `none`, or `fifo`: the events of one entity one after the other.
+  -- `none`, or `fifo`: the events of one entity one at a time.
   ordering text not null default 'none',
   -- Deliveries per second; null: no limit.
   rate_limit double precision,
@@ -28,9 +28,9 @@ create table webhook_endpoints (
   header_names text[] not null default '{}',
   -- The values of the additional headers, encrypted together.
   headers text,
-  -- The secret that signs, encrypted. Replaced by a rotation, and encrypted again when the key changes.
+  -- The signing secret, encrypted. Replaced by a rotation, and encrypted again when the key changes.
   secret text not null,
-  -- The secret before the last rotation, encrypted the same way; null: there is none.
+  -- The secret before the last rotation, encrypted in the same way; null: there is none.
   previous_secret text,
   -- When `previous_secret` expires. Set with it.
   previous_secret_until timestamptz,
@@ -71,9 +71,9 @@ create table webhook_endpoint_states (
   disabled_at timestamptz,
   -- Why it was disabled. Set and cleared with `disabled_at`.
   disabled_reason text,
-  -- The earliest instant of the next delivery under the rate limit. Moves with each delivery.
+  -- The earliest instant of the next delivery under the rate limit. Changed by each delivery.
   rate_next_at timestamptz,
-  -- The earliest instant of the next delivery that is deferred behind those waiting. Moves with each that is deferred.
+  -- The earliest instant of the next delivery that is deferred behind the waiting ones. Changed by each deferred delivery.
   rate_queue_at timestamptz,
   constraint webhook_endpoint_states_instants_are_finite check (
     isfinite(failing_since)
@@ -87,15 +87,15 @@ create table webhook_endpoint_states (
 )
 with (fillfactor = 50);
 
--- The types of events that have been emitted. Inserted with the first event of a type, deleted when unused for long.
+-- The types of events that have been emitted. Inserted with the first event of a type, deleted after a long time without events.
 create table webhook_event_types (
   -- The team; '' for none. Never changes.
   team_id text not null,
   -- The type of event. Never changes.
   event text not null,
-  -- When the first one was emitted. Never changes.
+  -- When the first event was emitted. Never changes.
   first_seen_at timestamptz not null default scheduled_actions_now(),
-  -- When the latest one was emitted.
+  -- When the latest event was emitted.
   last_seen_at timestamptz not null default scheduled_actions_now(),
   primary key (team_id, event)
 );
@@ -105,7 +105,7 @@ create trigger scheduled_actions_order_webhook before insert on scheduled_action
   for each row when (new.action_type = 'webhook:send' and new.lock_group is null)
   execute function scheduled_actions_order_webhook();
 
--- Every delivery: an event on its way to one endpoint, an action like others.
+-- The deliveries: actions that each send one event to one endpoint.
 create view webhook_deliveries as
   select
     a.id,

@@ -1,11 +1,11 @@
--- Access: tokens, repeated requests, calendar feeds, sessions. The comment above a column says what it holds and when it
--- changes. Secrets are stored as digests: with 256 random bits in them nothing slower than SHA-256 is needed.
+-- Access: tokens, repeated requests, calendar feeds, sessions. The comment above a column describes its value and when the
+-- value changes. Secrets are stored as digests; they contain 256 random bits, so SHA-256 is sufficient.
 
 -- The tokens of the management API. A revoked or expired token keeps its row.
 create table scheduled_action_tokens (
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
-  -- Its name, for people. Never changes.
+  -- A name for people. Never changes.
   name text not null,
   -- SHA-256 of the token. Never changes.
   digest bytea not null,
@@ -38,7 +38,7 @@ create table scheduled_action_idempotency_keys (
   key text not null,
   -- SHA-256 of the request: the same key with another request is refused.
   digest bytea not null,
-  -- The answer. Null only inside the transaction that is about to answer.
+  -- The answer. Null only inside the transaction that handles the request.
   answer jsonb,
   -- When the request arrived.
   created_at timestamptz not null default scheduled_actions_now(),
@@ -50,7 +50,7 @@ create index scheduled_action_idempotency_keys_created on scheduled_action_idemp
 create table scheduled_action_feeds (
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
-  -- Its name, for people. Never changes.
+  -- A name for people. Never changes.
   name text not null,
   -- SHA-256 of the secret in the address. Never changes.
   digest bytea not null,
@@ -62,7 +62,7 @@ create table scheduled_action_feeds (
   user_id text,
   -- The only action type that it shows; null: all types. Never changes.
   action_type text,
-  -- The token that created it: the feed ends with it. Null: created by the operator. Never changes.
+  -- The token that created it; the feed is deleted with the token. Null: created by the operator. Never changes.
   token_id uuid references scheduled_action_tokens (id) on delete cascade,
   -- Who created it. Never changes.
   created_by text,
