@@ -1,4 +1,4 @@
-"""A project with handlers behind the management API, and callers of every kind."""
+"""Fixtures: a project with three handlers, its HTTP application, and callers of the management API."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def gather(payload: list[Welcome]): ...
 
 @dataclass(frozen=True)
 class Api:
-    """The management API as one caller sees it."""
+    """Calls the management API with one token."""
 
     client: FlaskClient
     token: str | None
     prefix: str = "/api/v1"
 
     def __call__(self, method: str, path: str, json: Any = None, **options: Any) -> TestResponse:
-        """Ask; `json` is the body."""
+        """Send a request with `json` as its body; return the response."""
         headers = dict(options.pop("headers", {}))
         if self.token is not None:
             headers.setdefault("Authorization", f"Bearer {self.token}")
@@ -64,7 +64,7 @@ class Api:
         return self.client.open(f"{self.prefix}{path}", method=method, headers=headers, **options)
 
     def schedule(self, **arguments: Any) -> dict[str, Any]:
-        """Schedule an action that must be taken; return what was answered."""
+        """Schedule an action, which must succeed; return the action in the response."""
         response = self("POST", "/actions", {"action_type": "test:run", "payload": {}} | arguments)
         assert response.status_code in {200, 201}, response.text
         return response.json
@@ -72,9 +72,9 @@ class Api:
 
 @pytest.fixture
 def a_runtime(database_url: str) -> Iterator[Callable[..., Runtime]]:
-    """Return a function that makes a project with an admin token; variables of the environment are given by name.
+    """Yield a function that creates a project with an admin token; keyword arguments are environment variables.
 
-    The last one made is the process's own: handlers of the package use it.
+    The latest project is the current one of the process, which handlers of the package use.
     """
     made: list[Runtime] = []
 
@@ -94,13 +94,13 @@ def a_runtime(database_url: str) -> Iterator[Callable[..., Runtime]]:
 
 @pytest.fixture
 def runtime(a_runtime: Callable[..., Runtime]) -> Runtime:
-    """Give a project of three handlers."""
+    """Return a project with three handlers."""
     return a_runtime()
 
 
 @pytest.fixture
 def patient_runtime(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
-    """Let the project wait for a lock as long as a test waits."""
+    """Return the project, with a lock timeout as long as the patience of a test."""
     wait_for_locks(runtime, monkeypatch)
     return runtime
 
@@ -115,19 +115,19 @@ def application(runtime: Runtime, *, url_prefix: str | None = None) -> Flask:
 
 @pytest.fixture
 def client(runtime: Runtime) -> FlaskClient:
-    """Give a client of an application with the project's routes."""
+    """Return a test client of an application with the project's routes."""
     return application(runtime).test_client()
 
 
 @pytest.fixture
 def api(client: FlaskClient) -> Api:
-    """Give the API as the admin token sees it."""
+    """Return the API with the admin token."""
     return Api(client, ADMIN_TOKEN)
 
 
 @pytest.fixture(scope="module")
 def shared_client(shared_database_url: str) -> Iterator[FlaskClient]:
-    """Give a client like `client`, for those tests of a module that change nothing: all have one database."""
+    """Yield a test client whose database all tests of a module share; they must not change it."""
     values = {"DATABASE_URL": shared_database_url, "CRON_SECRET": CRON_SECRET, "ADMIN_TOKEN": ADMIN_TOKEN}
     runtime = Runtime(config.load(Path(__file__).parent, values), registry=Registry.of(run, welcome, gather))
     yield application(runtime).test_client()
@@ -136,13 +136,13 @@ def shared_client(shared_database_url: str) -> Iterator[FlaskClient]:
 
 @pytest.fixture(scope="module")
 def shared_api(shared_client: FlaskClient) -> Api:
-    """Give the API of `shared_client` as the admin token sees it."""
+    """Return the API of `shared_client` with the admin token."""
     return Api(shared_client, ADMIN_TOKEN)
 
 
 @pytest.fixture
 def a_caller(client: FlaskClient, connection: psycopg.Connection[Any]) -> Callable[..., Api]:
-    """Return a function that gives the API as a new token sees it."""
+    """Return a function that creates a token and returns the API with that token."""
 
     def make(role: str, team_id: str | None = None, **options: Any) -> Api:
         _, secret = tokens.create(connection, name=f"{role} of tests", role=role, team_id=team_id, **options)

@@ -425,7 +425,7 @@ class ActionOptions(AttemptOptions):
 
     retry: RetryPolicy | None = Field(None, description="Retry policy, or a list of delays in seconds.")
     lock_group: ShortText | None = Field(
-        None, description="Actions of a group run one at a time within a team, oldest first."
+        None, description="Actions of a group run one at a time within a team, by priority and due time."
     )
     target: Target | None = None
     metadata: JsonObject | None = Field(None, description="Any JSON object, stored with the action.")
