@@ -198,7 +198,7 @@ def test_an_external_check_keeps_no_connection_open(project, connection, receive
     given = {"kind": "custom", "name": "truck-arrived", "parameters": {"result": "count"}}
 
     assert end_of(project, connection, given)[0] == "completed"
-    assert received[1:] == [2]  # those of this test and of the tick
+    assert received[1:] == [2]  # the connections of this test and of the tick
 
 
 def test_no_external_check_runs_if_facts_decide_the_condition(project, connection, received):
@@ -344,7 +344,7 @@ def test_the_row_stores_the_condition_as_given(project, connection):
     assert row(connection, action_id)["condition"] == {"wait": STOCK}
 
 
-def test_a_check_that_cannot_be_settled_without_a_connection_costs_no_attempt(project, connection):
+def test_a_check_whose_result_cannot_be_stored_uses_no_attempt(project, connection):
     action_id = insert(
         connection,
         action_type="order:ship",

@@ -1,4 +1,4 @@
-"""Filters that take more steps than they may: no event vanishes, and no request goes on for long."""
+"""Filters over their step limit: no event is lost, and no request takes long."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.factories import NOW, move_clock, set_clock, steps_spent
 from tests.webhooks.webhook_project import URL, bodies, webhook_project
 from tests.webhooks.wire import a_wire
 
-#: Goes through the list twenty times.
+#: A filter that searches the list twenty times.
 COSTLY = {"$or": [{"data.items": {"$contains": "x"}}] * 20}
-#: Too long for the filter; long, and not too long.
+#: Lists for which the filter exceeds its limit, and for which it does not.
 ENDLESS, LONG = [1] * 60_000, [1] * 30_000
 
 
@@ -114,7 +114,7 @@ def test_a_missed_event_whose_filter_exceeds_the_budget_is_named_in_the_error(pr
 
 
 def walk(project, endpoint):
-    """Yield the steps of looking for all that an endpoint has missed."""
+    """Yield the batches of a replay of all events that an endpoint missed."""
     step = None
     while step is None or not step.is_done:
         step = project.deliveries.replay_missed(endpoint.id, NOW - timedelta(days=1), after=step)

@@ -1,4 +1,4 @@
-"""What becomes of deliveries: order, limits, failures, and endpoints that are disabled for them."""
+"""Deliveries: order, limits, failures, disabled endpoints, recovery and replay."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def wire(monkeypatch, tmp_path):
 
 
 class Later:
-    """The same project, later: the clock of the database is moved, and with it all that waits."""
+    """Advances the database's time, and then runs a tick of the project."""
 
     def __init__(self, project, connection):
         self.project, self.connection, self.at = project, connection, timedelta(0)
@@ -68,7 +68,7 @@ def later(project, connection):
 
 
 def delivery_of(connection):
-    """Return the one delivery, as the view shows it."""
+    """Return the only delivery, as the view shows it."""
     (found,) = connection.execute("select to_jsonb(d) from webhook_deliveries d").fetchall()
     return found[0]
 
@@ -246,7 +246,7 @@ def test_fifo_keeps_the_order_of_an_entity_through_retries(project, wire, later)
         later(hours=3)
 
     arrived = [body["data"]["step"] for body in bodies(wire)]
-    # Each is repeated until it arrives, before the next one is tried.
+    # Each delivery is retried until it arrives, before the next one is tried.
     assert list(dict.fromkeys(arrived)) == [0, 1, 2, 3, 4, 5]
     assert arrived == sorted(arrived)
     assert len(arrived) == 9
@@ -270,7 +270,7 @@ def test_fifo_entities_do_not_wait_for_each_other(project, wire, connection):
 def insert_delivery(
     connection, endpoint, *, status="pending", due="0 s", deferred=None, team_id=None, outcome="snoozed"
 ):
-    """Put a delivery in the table as a tick leaves it."""
+    """Insert a delivery as a tick stores it."""
     history = json.dumps([{"outcome": outcome}] if deferred else [])
     connection.execute(
         "insert into scheduled_actions"
@@ -298,10 +298,12 @@ def test_a_queue_shows_deliveries_in_flight_waiting_and_deferred_with_the_reason
     clock.stop(connection, now)
     made, _ = project.endpoints.create(url=URL)
     insert_delivery(connection, made.id, status="processing")
-    insert_delivery(connection, made.id, due="-1 s", deferred="hung")  # due again: put off no longer
+    insert_delivery(connection, made.id, due="-1 s", deferred="hung")  # due again, so no longer deferred
     insert_delivery(connection, made.id, due="90 s", deferred="slow")
     insert_delivery(connection, made.id, due="30 s", deferred="hung")
-    insert_delivery(connection, made.id, due="10 s", deferred="hung", outcome="failed")  # it was tried since
+    insert_delivery(
+        connection, made.id, due="10 s", deferred="hung", outcome="failed"
+    )  # attempted after it was deferred
     insert_delivery(connection, made.id, status="completed")
     insert_delivery(connection, "crm", due="5 s", deferred="rate_limit")
 
@@ -348,7 +350,7 @@ def test_the_queue_shows_deliveries_deferred_by_a_rate_limit(project, wire):
 
 
 def record_hung_delivery(project, endpoint):
-    """Let the throttle see a delivery that takes hours on its clock."""
+    """Record a delivery in the throttle that took hours on its clock."""
     hours = iter([0, 0])
     project.endpoint_directory.throttle = EndpointThrottle(2, monotonic=lambda: next(hours, 3600))
     with project.endpoint_directory.throttle.slot(endpoint, patience=0):
@@ -420,7 +422,7 @@ def test_rate_limit_slots_are_evenly_spaced(connection):
 
     at_once = [take(4, 0) for _ in range(8)]
 
-    # The slots of one second, then deferrals, each to a later time than the one before.
+    # The slots of one second are free; then each request is deferred to a later time than the previous one.
     assert [is_taken for is_taken, _ in at_once] == [True] * 4 + [False] * 4
     waits = [wait for is_taken, wait in at_once if not is_taken]
     assert waits == sorted(waits)
@@ -440,11 +442,11 @@ def test_concurrent_requests_never_get_the_same_rate_limit_slot(connection, data
     together(database_url, 8, take)
 
     (next_at,) = connection.execute("select rate_next_at from webhook_endpoint_states").fetchone()
-    # 400 places, a tenth of a second each; a second's worth was free from the beginning.
+    # 400 slots, a tenth of a second apart; the slots of the first second were free.
     assert next_at - before >= timedelta(seconds=39)
 
 
-# -- what receivers want
+# -- directives of receivers
 
 
 @pytest.mark.parametrize(
@@ -533,7 +535,7 @@ def test_five_days_of_failures_disable_an_endpoint(project, wire, later, connect
     assert project.endpoints.get(watcher.id).enabled
 
 
-def test_a_success_resets_the_disabling_of_an_endpoint(project, wire, later):
+def test_a_success_resets_the_clock_that_disables_an_endpoint(project, wire, later):
     made, _ = project.endpoints.create(url=URL, patterns=["task:*"])
     for status in (500, 500, 200, 500):
         wire.post(URL, status=status)
@@ -547,7 +549,7 @@ def test_a_success_resets_the_disabling_of_an_endpoint(project, wire, later):
     assert shown.failing_since > shown.created_at + timedelta(hours=14)
 
 
-def test_an_endpoint_is_not_notified_of_its_own_failures(project, wire, connection):
+def test_an_endpoint_does_not_receive_the_events_of_its_own_failures(project, wire, connection):
     wire.post(URL, status=410)
     project.endpoints.create(url=URL)
 
@@ -589,7 +591,7 @@ def test_concurrent_ticks_disable_an_endpoint_once(project, wire, connection):
     assert events == (1,)
 
 
-# -- again
+# -- replay and recovery
 
 
 def test_a_failed_delivery_is_replayed_as_the_same_message(project, wire, connection):
@@ -658,7 +660,7 @@ def test_a_pending_delivery_is_not_replayed_and_those_of_other_teams_are_unknown
 
 
 def insert_lost_deliveries(connection, count, *, endpoint, status="failed", team_id=None):
-    """Put deliveries in the table that were lost just now."""
+    """Insert deliveries that have just been lost."""
     connection.execute(
         "insert into scheduled_actions (action_type, payload, status, scheduled_at, completed_at, attempts, team_id)"
         " select 'webhook:send', jsonb_build_object('event', 'task:made', 'entity_type', 'task', 'entity_id', n::text,"
@@ -669,7 +671,7 @@ def insert_lost_deliveries(connection, count, *, endpoint, status="failed", team
 
 
 def counts_of_batches(step, *arguments, **options):
-    """Return how many each batch of a recovery moved."""
+    """Return the number of deliveries of each batch of a recovery or replay."""
     counts, after = [], None
     while after is None or not after.is_done:
         after = step(*arguments, after=after, **options)
@@ -704,7 +706,7 @@ def test_lost_deliveries_are_recovered_in_batches(project, connection):
 def test_a_recovery_starts_with_the_oldest_lost_delivery(project, connection):
     since = database_now(connection) - timedelta(hours=1)
     insert_lost_deliveries(connection, 6, endpoint="crm")
-    # The last ones in the table were the first to be lost.
+    # The deliveries that were inserted last were lost first.
     connection.execute(
         "update scheduled_actions"
         " set completed_at = completed_at - make_interval(mins => (payload ->> 'entity_id')::integer)"
@@ -852,7 +854,7 @@ def test_missed_events_of_another_teams_endpoint_cannot_be_replayed(project, con
         project.deliveries.recover(since, limit=1001)
 
 
-def test_a_recovery_rejects_unknown_endpoints_and_shows_a_team_no_others(project, connection):
+def test_a_recovery_rejects_unknown_endpoints_and_hides_those_of_other_teams(project, connection):
     made, _ = project.endpoints.create(url=URL, team_id="blue")
     since = database_now(connection)
 
@@ -863,8 +865,8 @@ def test_a_recovery_rejects_unknown_endpoints_and_shows_a_team_no_others(project
         assert project.deliveries.recover(since, endpoint=name, team_id="red").count == 0
 
 
-def test_an_outage_of_an_hour_loses_nothing(project, wire, later, connection):
-    """Every tick of an hour finds the endpoint down; when it returns, everything arrives, once each."""
+def test_no_event_is_lost_in_an_outage_of_an_hour(project, wire, later, connection):
+    """Every attempt of an hour fails; when the endpoint works again, each event arrives once."""
     state = {"is_down": True}
     wire.call(URL, lambda _: 503 if state["is_down"] else 204)
     project.endpoints.create(url=URL)

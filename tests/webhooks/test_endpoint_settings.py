@@ -1,4 +1,4 @@
-"""A setting of an endpoint is one everywhere: in Python, over HTTP, at the command line, in the docs, in deliveries."""
+"""Each setting of an endpoint exists in Python, over HTTP, on the command line and in the docs, and has an effect."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tests.webhooks.webhook_project import URL, webhook_project
 from tests.webhooks.wire import a_wire
 
 DOCS = Path(__file__).parents[2] / "docs"
-#: Shown by their names alone: their values may be secrets.
+#: Settings of which only the names are shown, because their values may be secrets.
 SECRET = {"headers"}
-#: Only people read them.
+#: Settings that only people read.
 FOR_PEOPLE = {"description"}
-#: Read in the database, where the settings file's endpoints are shared, too.
+#: Settings that SQL reads from the database, which also stores the endpoints of the settings file.
 OF_THE_DATABASE = {"ordering"}
-#: The settings file has no such keys: the URL is in the environment.
+#: Settings that the settings file does not have; the URL is in the environment.
 NOT_IN_THE_FILE = {"url", "filter", "headers"}
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A value of a setting, other than its default; where people or deliveries see it in another form, that form."""
+    """A value of a setting that is not its default, and its forms in the API and in deliveries if they differ."""
 
     given: Any
     shown: Any = None
@@ -57,7 +57,7 @@ SAMPLES = {
 
 
 def sample_of(setting):
-    """Return the value of a setting, as it is given, shown and delivered."""
+    """Return the sample of a setting as it is given, shown by the API, and used for deliveries."""
     assert setting in SAMPLES, f"give {setting!r} a value in SAMPLES that is not its default"
     sample = SAMPLES[setting]
     seen = [sample.given if form is None else form for form in (sample.shown, sample.delivered)]
@@ -72,13 +72,13 @@ def may_be_null(setting):
 
 
 def shown_by(endpoint, setting):
-    """Return a setting as the API shows it."""
+    """Return the value of a setting as the API shows it."""
     document = models.EndpointDocument.model_validate(endpoint).model_dump()
     return document["header_names" if setting == "headers" else setting]
 
 
 def delivered_by(directory, name, setting):
-    """Return a setting as the deliveries to an endpoint have it."""
+    """Return the value of a setting as deliveries to an endpoint use it."""
     endpoint = directory.lookup(name)
     has_it = [one for one in (endpoint, directory.target(endpoint)) if hasattr(one, setting)]
     assert has_it, f"no delivery sees {setting!r}: neither Endpoint nor DeliveryTarget has it"
@@ -87,7 +87,7 @@ def delivered_by(directory, name, setting):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory, shared_database_url):
-    """Give the project of all these tests: each has endpoints of its own in it."""
+    """Yield one project for all tests of this module; each test creates its own endpoints."""
     with webhook_project(tmp_path_factory.mktemp("project"), shared_database_url) as project:
         yield project
 

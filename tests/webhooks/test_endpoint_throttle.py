@@ -1,4 +1,4 @@
-"""The throttle of lanes, with the threads that go through it."""
+"""The throttle of deliveries per endpoint, with threads that wait for slots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def clock():
 
 
 class DeliveringThread:
-    """A thread that goes through a lane, and stays as long as it is let."""
+    """A thread that waits for a slot of an endpoint and, if it gets one, keeps the slot until `finish`."""
 
     def __init__(self, throttle, *, patience=1000.0):
         self.decisions = []
@@ -45,17 +45,18 @@ class DeliveringThread:
         self._thread.join(PATIENCE)
 
     def decision(self):
+        """Return the deferral, or None for a slot."""
         assert self.has_decision.wait(PATIENCE)
         return self.decisions[0]
 
 
-def test_one_thread_waits_for_a_slow_endpoint_and_the_others_defer(clock):
+def test_one_thread_waits_for_a_slow_endpoint_and_other_deliveries_are_deferred(clock):
     throttle = EndpointThrottle(8, monotonic=clock)
     first = DeliveringThread(throttle)
     assert first.decision() is None
     clock.now = 2 * SLOW_SECONDS
 
-    # Whichever of the two comes first is the one that waits.
+    # The first of the two threads to be checked is the one that waits.
     others = [DeliveringThread(throttle), DeliveringThread(throttle)]
     deferred_thread = first_decided(others)
     (waiting,) = [one for one in others if one is not deferred_thread]
@@ -104,7 +105,7 @@ def test_the_spare_thread_stops_waiting_after_its_patience(clock):
 
 
 def first_decided(others):
-    """Return the first of them that has an answer."""
+    """Return the first of these threads that gets a decision."""
     has_decision = threading.Condition()
     found = []
 

@@ -1,4 +1,4 @@
-"""Endpoints in the database: made, changed, rotated, and never another team's."""
+"""Endpoints in the database: creation, changes, rotation of secrets, and isolation of teams."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_team_cannot_exceed_its_endpoint_limit(endpoints, monkeypatch):
 
 def test_concurrent_requests_cannot_exceed_the_endpoint_limit(endpoints, connection, database_url, monkeypatch):
     monkeypatch.setattr("scheduled_actions.webhooks.endpoints.store.ENDPOINTS_MOST", 3)
-    # Each insert takes a moment: all of them have counted by then.
+    # The inserts are slow, so without a lock, all transactions would count the endpoints before any commits.
     connection.execute(
         "create function take_a_moment() returns trigger language plpgsql as"
         " $$ begin perform pg_sleep(0.05); return new; end $$"
@@ -153,7 +153,7 @@ def test_concurrent_requests_cannot_exceed_the_endpoint_limit(endpoints, connect
     assert len(endpoints.page(team_id="blue")[0]) == 3
 
 
-def test_endpoints_are_listed_after_those_of_the_file(endpoints):
+def test_stored_endpoints_are_listed_after_those_of_the_file(endpoints):
     first, _ = endpoints.create(url=URL, team_id="blue")
     second, _ = endpoints.create(url=URL)
 
@@ -222,7 +222,7 @@ def test_an_endpoint_of_the_file_cannot_be_updated(endpoints, change):
 
 
 def emit(project, event="task:created", *, team_id=None, data=None, entity_id="1", **payload):
-    """Schedule an event as any application does, and return its id."""
+    """Schedule an event as an application does; return the id of its action."""
     entity_type = event.partition(":")[0]
     whole = {"event": event, "entity_type": entity_type, "entity_id": entity_id, "data": data or {}, **payload}
     new = {"action_type": "webhook:send", "payload": whole, "team_id": team_id, "dedup_window": 0}
@@ -339,7 +339,7 @@ def test_both_secrets_sign_for_a_day_after_a_rotation(project, endpoints, wire, 
     assert endpoints.get(made.id).previous_secret_until is None
 
 
-def test_a_rotation_without_grace_period_revokes_the_secret_immediately(project, endpoints, wire):
+def test_a_rotation_without_a_grace_period_revokes_the_secret_immediately(project, endpoints, wire):
     made, _ = endpoints.create(url=URL)
 
     shown, _ = endpoints.rotate(made.id, grace_period=timedelta(0))
@@ -350,7 +350,9 @@ def test_a_rotation_without_grace_period_revokes_the_secret_immediately(project,
     assert len(headers_of_last(wire)["webhook-signature"].split()) == 1
 
 
-def test_a_secret_of_an_unknown_key_fails_with_the_reason(tmp_path, database_url, endpoints, wire, connection):
+def test_a_secret_encrypted_with_an_unknown_key_fails_the_delivery_with_the_reason(
+    tmp_path, database_url, endpoints, wire, connection
+):
     endpoints.create(url=URL)
     other = Fernet.generate_key().decode()
 
@@ -378,7 +380,7 @@ def test_events_for_a_disabled_endpoint_are_kept(project, endpoints, wire, conne
     assert reason == (f'endpoint "{made.id}" is disabled',)
 
 
-def test_deliveries_of_an_endpoint_that_was_deleted_are_skipped(project, endpoints, wire, connection):
+def test_deliveries_to_a_deleted_endpoint_are_skipped(project, endpoints, wire, connection):
     made, _ = endpoints.create(url=URL)
     emit(project, endpoint=made.id)
     endpoints.delete(made.id)

@@ -84,7 +84,7 @@ def an_event(**changes):
 
 @pytest.fixture
 def configured(tmp_path, database_url, connection):
-    """Return a function that loads the endpoints of a real configuration: `[webhooks]` in TOML and an environment."""
+    """Return a function that loads the endpoints of a configuration: `[webhooks]` in TOML, and an environment."""
     with closing(Database(lambda: database_url)) as database:
 
         def load(toml, **environ):
@@ -106,7 +106,7 @@ env_var = "AUDIT_URL"
 
 @pytest.fixture
 def receiver():
-    """Return a receiver on loopback: it keeps what it `got` and gives its `answer`: status, headers, body."""
+    """Return a local receiver: `got` contains its requests; `answer` is its response: status, headers and body."""
     bounded_http.close()
 
     class Handler(BaseHTTPRequestHandler):
@@ -206,7 +206,7 @@ def test_an_event_is_routed_by_the_settings(configured):
     assert [follow_up["payload"]["endpoint"] for follow_up in scheduled] == ["crm"]
 
 
-def test_an_event_without_matching_endpoint_is_skipped_with_its_name(configured):
+def test_an_event_without_a_matching_endpoint_is_skipped_and_named_in_the_reason(configured):
     result = send_webhook(an_event(), a_context(), configured(""))
 
     assert result == Skip("no endpoint receives task:created")
@@ -220,7 +220,7 @@ def test_an_unmatched_event_goes_to_the_default_endpoint(configured):
     assert result == {"endpoints": ["crm"]}
 
 
-def test_a_bad_pattern_in_the_settings_is_an_error_that_shows_it(configured):
+def test_the_error_for_an_invalid_pattern_in_the_settings_contains_the_pattern(configured):
     with pytest.raises(ConfigInvalid, match=r"entity:verb.* not 'task'"):
         configured('[webhooks.endpoints.crm]\nenv_var = "U"\npatterns = ["task"]')
 
@@ -264,7 +264,7 @@ def test_during_rotation_a_delivery_carries_a_signature_for_each_secret(configur
         Webhook(secret).verify(body, headers)
 
 
-def test_an_endpoint_without_a_secret_variable_gets_no_signature(configured, receiver):
+def test_deliveries_to_an_endpoint_without_a_secret_variable_are_not_signed(configured, receiver):
     settings = configured(TWO_ENDPOINTS, AUDIT_URL=receiver.url)
 
     send_webhook(an_event(endpoint="audit"), a_context(), settings)
@@ -309,7 +309,7 @@ def test_a_delivery_without_fan_out_metadata_uses_its_own_id_and_time(to_crm, re
 
 
 @pytest.mark.parametrize("entity_id", ["7", 7, 2**63 - 1, "0197a000-0000-7000-8000-000000000001"])
-def test_an_entity_id_is_delivered_as_it_was_given(to_crm, receiver, entity_id):
+def test_an_entity_id_is_delivered_unchanged(to_crm, receiver, entity_id):
     send_webhook(an_event(endpoint="crm", entity_id=entity_id), a_context(), to_crm)
 
     assert json.loads(receiver.got[0][2])["entity_id"] == entity_id
@@ -448,7 +448,7 @@ def test_a_missing_or_invalid_url_fails_with_the_variable_but_not_its_value(conf
 
 
 @pytest.mark.parametrize("environ", [{}, {"CRM_SECRET": ""}, {"CRM_SECRET": "hunter2"}])
-def test_nothing_is_sent_unsigned_when_the_secret_is_missing_or_bad(configured, receiver, environ):
+def test_no_request_is_sent_unsigned_if_the_secret_is_missing_or_invalid(configured, receiver, environ):
     settings = configured(TWO_ENDPOINTS, CRM_URL=receiver.url, **environ)
 
     problem = "is invalid" if environ.get("CRM_SECRET") else "is not configured"
@@ -501,7 +501,7 @@ def test_the_error_of_an_invalid_event_describes_the_format():
 
 
 @pytest.mark.parametrize("data", [{}, [], "text", 5, None, {"deep": [{"er": None}]}])
-def test_data_is_any_json(data):
+def test_data_can_be_any_json(data):
     assert an_event(data=data).data == data
 
 
@@ -516,7 +516,7 @@ def test_the_payload_of_an_event_names_its_entity_type(event, entity_type):
     assert WebhookEvent.model_validate(payload).endpoint is None
 
 
-def test_the_payload_of_an_event_for_one_endpoint_names_it():
+def test_the_payload_of_a_delivery_contains_its_endpoint():
     payload = event_payload("task:created", entity_id=EVENT_ID, data=None, endpoint="crm")
 
     assert payload["endpoint"] == "crm"
@@ -528,7 +528,7 @@ def test_event_payload_rejects_an_invalid_event():
         event_payload("task", entity_id=1, data={})
 
 
-def test_the_retry_table_is_that_of_standard_webhooks():
+def test_the_default_retry_table_is_the_table_of_standard_webhooks():
     hours = 3600
 
     assert DELIVERY_RETRY.seconds == (

@@ -64,7 +64,7 @@ def a_budget():
         ({"event.deeper": "x"}, False),
     ],
 )
-def test_a_filter_accepts_the_values_that_it_names(wanted, is_wanted):
+def test_a_filter_accepts_only_matching_bodies(wanted, is_wanted):
     assert fits(BODY, check(wanted), a_budget()) is is_wanted
 
 
@@ -102,7 +102,7 @@ def nested(depth):
         (nested(5), "is nested deeper than 5 levels"),
     ],
 )
-def test_an_invalid_filter_is_rejected_with_the_place(given, message):
+def test_an_invalid_filter_is_rejected_by_path(given, message):
     with pytest.raises(InvalidArgument) as caught:
         check(given)
 

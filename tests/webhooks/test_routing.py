@@ -9,7 +9,7 @@ from scheduled_actions.core.config import EndpointSection
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.webhooks.rules.routing import NAME_LIMIT, STAR_LIMIT, matches, matching, route, split_event
 
-#: Few letters, so that patterns and events often meet.
+#: Few letters, so that patterns often match events.
 sides = st.text("ab", min_size=1, max_size=5)
 pattern_sides = st.text("ab*", min_size=1, max_size=6).filter(lambda side: side.count("*") <= STAR_LIMIT // 2)
 events = st.builds("{}:{}".format, sides, st.text("ab:", min_size=1, max_size=5))
@@ -79,7 +79,7 @@ def test_replacing_any_part_of_a_side_with_a_star_still_matches(event, data):
 
 
 def fits_by_table(text, pattern):
-    """Tell by the textbook's table of all prefixes whether a glob fits."""
+    """Return whether a glob matches a text, by the textbook algorithm with a table of all prefixes."""
     row = [True] + [False] * len(text)
     for sign in pattern:
         above, row = row, [sign == "*" and row[0]]
@@ -129,13 +129,13 @@ def test_an_invalid_event_is_rejected_by_name(event):
         matches(event, "*:*")
 
 
-def test_matching_names_the_endpoints_in_declared_order():
+def test_matching_returns_the_endpoints_in_declared_order():
     wanted = {"z": ["a:b", "task:*"], "b": ["nothing:here"], "a": ["*:*"], "none": []}
 
     assert matching("task:created", wanted) == ("z", "a")
 
 
-def test_routing_all_names_every_enabled_endpoint_that_matches_in_declared_order():
+def test_routing_all_returns_every_enabled_matching_endpoint_in_declared_order():
     endpoints = {
         "crm": an_endpoint("*:created"),
         "off": an_endpoint("task:created", enabled=False),
@@ -160,7 +160,7 @@ def test_routing_all_names_every_enabled_endpoint_that_matches_in_declared_order
         ("task:*", "ta*:created"),
     ],
 )
-def test_the_more_specific_pattern_wins_in_any_order(better, worse):
+def test_the_more_specific_pattern_is_selected_in_any_order(better, worse):
     first = {"better": an_endpoint(better), "worse": an_endpoint(worse)}
     last = {"worse": an_endpoint(worse), "better": an_endpoint(better)}
 
@@ -169,13 +169,13 @@ def test_the_more_specific_pattern_wins_in_any_order(better, worse):
     assert winners == [("better",), ("better",)]
 
 
-def test_an_endpoint_counts_by_its_best_matching_pattern():
+def test_an_endpoint_is_ranked_by_its_most_specific_matching_pattern():
     endpoints = {"first": an_endpoint("task:*"), "second": an_endpoint("*:*", "other:event", "task:created")}
 
     assert route("task:created", endpoints=endpoints, routing="most_specific") == ("second",)
 
 
-def test_among_equals_the_first_declared_wins():
+def test_of_equally_specific_endpoints_the_first_declared_is_selected():
     endpoints = {"z": an_endpoint("task:*"), "a": an_endpoint("task:*")}
 
     assert route("task:created", endpoints=endpoints, routing="most_specific") == ("z",)
@@ -206,5 +206,5 @@ def test_a_disabled_default_endpoint_receives_nothing():
     assert route("task:x", endpoints=endpoints, default_endpoint="rest") == ()
 
 
-def test_without_endpoints_an_event_goes_nowhere():
+def test_without_endpoints_an_event_is_routed_to_none():
     assert route("task:created", endpoints={}) == ()

@@ -15,12 +15,12 @@ from scheduled_actions.webhooks.rules.throttle import (
     ThrottleState,
 )
 
-#: What a endpoint that hangs takes; more than enough, for sums of fractions.
+#: The seconds of a delivery that hangs, with a margin for rounding errors.
 HUNG = HUNG_SECONDS + 0.5
 
 
 def deliver_in_turn(state, endpoint, count, *, took=0.01, at=0.0):
-    """Run `count` deliveries one after the other; return when the last has ended."""
+    """Simulate `count` deliveries one after the other; return the end of the last one."""
     for _ in range(count):
         state.begin(endpoint, at)
         state.end(endpoint, at, at + took)
@@ -29,7 +29,7 @@ def deliver_in_turn(state, endpoint, count, *, took=0.01, at=0.0):
 
 
 def start_all(state, endpoint, now):
-    """Return how many more a endpoint lets start at an instant; they are in flight afterwards."""
+    """Start deliveries to an endpoint until one has to wait; return the number of deliveries started."""
     count = 0
     while state.check(endpoint, now, draw=0) == "go":
         state.begin(endpoint, now)
@@ -47,7 +47,7 @@ def test_the_limit_starts_at_one_and_doubles_with_each_response(answered, expect
     assert state.check("b", now, draw=0) == "go"
 
 
-def test_behind_an_unusually_slow_delivery_others_wait_and_are_then_deferred():
+def test_deliveries_behind_an_unusually_slow_one_wait_and_are_then_deferred():
     state = ThrottleState(8)
     now = deliver_in_turn(state, "a", 5, took=0.2)
 
@@ -115,7 +115,7 @@ def test_deliveries_that_hang_together_close_the_endpoint_once():
     assert state.check("a", now + HUNG, draw=0) == Deferral(pytest.approx(CLOSED_SECONDS), "hung")
 
 
-def test_deferred_deliveries_return_spread_over_time():
+def test_deferred_deliveries_are_spread_over_time():
     state = ThrottleState(8)
     state.begin("a", 0)
     state.end("a", 0, HUNG)
@@ -126,7 +126,7 @@ def test_deferred_deliveries_return_spread_over_time():
     assert min(waits) == CLOSED_SECONDS
 
 
-def test_an_idle_endpoint_is_forgotten_but_a_closed_one_is_not():
+def test_the_state_of_an_idle_endpoint_is_deleted_but_not_of_a_closed_one():
     state = ThrottleState(4)
     deliver_in_turn(state, "idle", 3)
     state.begin("closed", IDLE_SECONDS)
@@ -175,15 +175,17 @@ def test_a_responsive_endpoint_is_independent_of_hanging_ones_of_its_team():
 
 
 def last_good(endpoints, hanging, *, each, took, timeout, threads, is_throttled=True):
-    """Simulate threads that take deliveries in their order; return when the last that is answered has ended.
+    """Simulate threads that take deliveries in order; return the end of the last delivery to a working endpoint.
 
-    A thread waits if it has to; a deferred one takes the next delivery.
+    A thread whose delivery has to wait tries again; a thread whose delivery is deferred takes the next one.
     """
     state = ThrottleState(threads)
     waiting = [(0.0, number, f"e{number % endpoints}") for number in range(each * endpoints)]
     heapq.heapify(waiting)
     numbers = itertools.count()
-    events = [(0.0, next(numbers), None) for _ in range(threads)]  # when a thread is free, and what it has just done
+    events = [
+        (0.0, next(numbers), None) for _ in range(threads)
+    ]  # when a thread is free, and the delivery that it ended
     heapq.heapify(events)
     last = 0.0
     while events and waiting:
@@ -220,6 +222,6 @@ def test_four_hanging_endpoints_of_forty_barely_delay_the_others(threads):
     with_hanging = last_good(hanging=4, **tick)
     unthrottled = last_good(hanging=4, is_throttled=False, **tick)
 
-    # Each that hangs keeps one thread.
+    # Each hanging endpoint occupies one thread.
     assert with_hanging <= without * threads / (threads - 4) + 0.6
     assert unthrottled > 4 * without

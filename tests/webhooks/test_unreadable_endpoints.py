@@ -1,4 +1,4 @@
-"""Endpoint rows that SQL has made unreadable: every other endpoint gets its deliveries."""
+"""Endpoint rows that SQL has made unreadable do not affect the deliveries to other endpoints."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def project(tmp_path, database_url):
 
 @pytest.fixture(autouse=True)
 def older_than_the_checks(connection):
-    """Let the table hold what it held before it had checks."""
+    """Drop the constraint of the table, as in a database that was created before the constraint existed."""
     connection.execute("alter table webhook_endpoints drop constraint if exists webhook_endpoints_are_usable")
 
 
 @pytest.fixture
 def wire(monkeypatch, tmp_path):
-    """Answer for both receivers."""
+    """Return the receivers, which accept every delivery."""
     with a_wire(monkeypatch, tmp_path) as wire:
         wire.post(BROKEN, body="thanks")
         wire.post(OTHER, body="thanks")
@@ -60,7 +60,7 @@ def wire(monkeypatch, tmp_path):
         ("updated_at", "infinity"),
     ],
 )
-def test_an_unreadable_endpoint_stops_no_delivery_to_another(project, wire, connection, column, value):
+def test_an_unreadable_endpoint_does_not_stop_deliveries_to_others(project, wire, connection, column, value):
     broken, _ = project.endpoints.create(url=BROKEN, patterns=["task:*"])
     project.endpoints.create(url=OTHER, patterns=["task:*"])
     connection.execute(

@@ -25,7 +25,7 @@ def tasks(connection):
 
 
 def events_of(connection):
-    """Return the payload of every event, in the order of their instants."""
+    """Return the payloads of all events, in the order of their instants."""
     rows = connection.execute("select payload from scheduled_actions order by scheduled_at, id").fetchall()
     return [payload for (payload,) in rows]
 
@@ -91,7 +91,7 @@ def test_an_update_without_changes_emits_no_event(tasks):
     tasks.execute('update tasks set title = title, notes = \'{"b": 2, "a": 1.0}\' where id = 1')
     tasks.execute("update tasks set title = 'b'")
 
-    # The second statement made a "b" of both.
+    # The second statement changed the titles of both rows to "b".
     assert sorted(summaries(tasks)) == [("task:updated", "1"), ("task:updated", "2")]
 
 
@@ -209,7 +209,7 @@ def test_an_id_of_several_columns_is_a_list(connection):
     ]
 
 
-def test_a_partitioned_table_is_watched_as_one(connection):
+def test_a_watch_of_a_partitioned_table_covers_its_partitions(connection):
     connection.execute("create table logs (id int primary key, r int) partition by range (id)")
     connection.execute("create table logs_1 partition of logs for values from (0) to (100)")
     connection.execute("create table logs_2 partition of logs for values from (100) to (200)")
@@ -222,7 +222,7 @@ def test_a_partitioned_table_is_watched_as_one(connection):
     assert [one.table for one in watched(connection)] == ["logs"]
 
 
-def test_watching_again_replaces_the_watch_of_the_same_entity(tasks):
+def test_a_second_watch_of_the_same_entity_replaces_the_first(tasks):
     watch(tasks, Watch(table="public.tasks", entity="task", on=("deleted",)))
     watch(tasks, Watch(table="tasks", entity="todo", on=("created",)))
 
@@ -235,7 +235,7 @@ def test_watching_again_replaces_the_watch_of_the_same_entity(tasks):
     assert unwatch(tasks, "tasks") == 0
 
 
-def test_a_watch_follows_a_renamed_table_and_ends_with_a_dropped_one(tasks):
+def test_a_watch_follows_a_renamed_table_and_ends_when_the_table_is_dropped(tasks):
     tasks.execute("alter table tasks rename to todos")
     tasks.execute("insert into todos values (1)")
 
@@ -255,7 +255,7 @@ def test_a_bulk_write_emits_an_event_per_row(tasks):
     assert counts == [("task:created", 2500), ("task:updated", 1250)]
 
 
-def test_a_row_over_the_payload_limit_is_delivered_as_its_id(tasks):
+def test_the_event_of_a_row_over_the_payload_limit_contains_only_its_id(tasks):
     tasks.execute("insert into tasks select 1, string_agg(md5(n::text), '') from generate_series(1, 10000) n")
     tasks.execute("update tasks set state = 'open'")
 
@@ -303,7 +303,7 @@ def test_a_writer_needs_no_further_privileges(tasks, database_url):
     try:
         tasks.execute("grant insert on tasks to plain_writer")
         with psycopg.connect(make_conninfo(database_url, user="plain_writer", password="x"), autocommit=True) as writer:
-            # A table of the writer's own that is found before ours must not be taken for it.
+            # The trigger must not use a table of the same name that the writer created earlier on the search path.
             writer.execute("create temporary table scheduled_actions (id int)")
             writer.execute("insert into tasks values (1)")
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -372,7 +372,7 @@ def test_watching_a_locked_table_times_out(tasks, database_url, monkeypatch):
 
 
 def test_concurrent_writers_emit_exactly_the_committed_changes(tasks, database_url):
-    """Eight writers, a third of whose transactions are rolled back, some on the same rows."""
+    """Eight writers change some of the same rows, and roll back a third of their transactions."""
     tasks.execute("insert into tasks select n, '0' from generate_series(1, 5) n")
     tasks.execute("truncate scheduled_actions")
     lock, expected = threading.Lock(), []
@@ -397,7 +397,7 @@ def test_concurrent_writers_emit_exactly_the_committed_changes(tasks, database_u
 
 
 def test_events_of_one_row_keep_the_order_of_its_changes(tasks, database_url):
-    """Each event names the value before it: together they are one chain, however long a writer had to wait."""
+    """Each event contains the previous value, so the events form one chain, even if writers wait for each other."""
     tasks.execute("insert into tasks values (1, 'start')")
 
     def write(connection, number):

@@ -6,7 +6,7 @@ from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.webhooks.endpoints.checks import check_headers
 
 
-def test_names_are_kept_in_lower_case_and_values_as_they_are():
+def test_names_are_stored_in_lower_case_and_values_unchanged():
     assert check_headers({"X-Tenant": "Blue 7", "Authorization": "Bearer aB-c"}) == {
         "x-tenant": "Blue 7",
         "authorization": "Bearer aB-c",

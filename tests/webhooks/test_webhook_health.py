@@ -9,7 +9,7 @@ from tests.factories import NOW
 
 
 def decisions(*hours):
-    """Return what follows from failures at these hours after the first."""
+    """Return the decisions after failures at these numbers of hours."""
     health, found = Health(), []
     for hour in hours:
         health, decision = after_failure(health, NOW + timedelta(hours=hour))
@@ -26,12 +26,12 @@ def decisions(*hours):
         ((0, 12, 13, 35, 36), ["none", "warn", "none", "none", "warn"]),
         ((0, 12, 12 + 119), ["none", "warn", "warn"]),
         ((0, 12, 12 + 120), ["none", "warn", "disable"]),
-        # A lonely failure starts nothing, however long ago it was.
+        # A single failure does not start the clock, no matter how long ago it was.
         ((0, 24 * 10), ["none", "warn"]),
         ((0, 24 * 10, 24 * 15), ["none", "warn", "disable"]),
     ],
 )
-def test_five_days_after_the_clock_has_started_a_failure_disables(hours, expected):
+def test_a_failure_five_days_after_the_start_of_the_clock_disables_the_endpoint(hours, expected):
     assert decisions(*hours) == expected
 
 

@@ -1,4 +1,4 @@
-"""A project that delivers webhooks, for tests: its handler, its database, and a wire that is faked."""
+"""A project that delivers webhooks, for tests: its handler, its database, and the bodies that its receivers got."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
     from tests.webhooks.wire import Wire
 
-#: Of every project of these tests.
+#: The encryption key of every project in these tests.
 ENCRYPTION_KEY = Fernet.generate_key().decode()
-#: Where tenants' receivers are.
+#: The URL of the default receiver.
 URL = "https://receiver.example/hook"
 
 
@@ -30,7 +30,7 @@ URL = "https://receiver.example/hook"
 def webhook_project(
     directory: Path, database_url: str, *handlers: Callable[..., Any], toml: str = "", **environ: str
 ) -> Iterator[Runtime]:
-    """Give the parts of a project whose `webhook:send` is this repository's, as the process's own."""
+    """Yield the runtime of a project with the handler `webhook:send`, and make it the runtime of this process."""
     (directory / "scheduled_actions.toml").write_text(f"concurrency = 2\n{toml}", encoding="utf-8")
     values = {"DATABASE_URL": database_url, "SCHEDULED_ACTIONS_ENCRYPTION_KEY": ENCRYPTION_KEY, **environ}
     made = runtime.Runtime(config.load(directory, values), registry=Registry.of(webhook.send, *handlers))
@@ -43,5 +43,5 @@ def webhook_project(
 
 
 def bodies(wire: Wire, url: str = URL) -> list[dict[str, Any]]:
-    """Return what was posted to an address, in order."""
+    """Return the JSON bodies that were posted to a URL, in order."""
     return [json.loads(call.body) for call in wire.calls if call.url == url]

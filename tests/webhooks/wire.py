@@ -1,4 +1,4 @@
-"""A piece of internet: names of our own that resolve to a public address, which leads to a real server on loopback."""
+"""Test receivers on the internet: names that resolve to a public address, whose connections lead to a local server."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 #: The public address that every name resolves to; not used by a real host in tests.
 ADDRESS = "93.184.215.14"
-#: Each of `.example`; a certificate may not stand for all names of a top-level domain.
+#: The names below `.example`; a certificate cannot be valid for all names of a top-level domain.
 NAMES = ("receiver", "crm", "blue", "red", "all", "exact", "rest", "ops", "other")
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request that arrived."""
+    """A request that a receiver got."""
 
     url: str
     headers: dict[str, str]
@@ -42,24 +42,24 @@ class Call:
 
 @dataclass(eq=False)
 class Wire:
-    """What the receivers answer, and what they got."""
+    """The requests that the receivers got, and their responses."""
 
     calls: list[Call] = field(default_factory=list)
-    #: By URL; the last answer stands for all that follow. None hangs up.
+    #: The next responses by URL; the last one is repeated. A status of None closes the connection.
     answers: dict[str, list[Any]] = field(default_factory=dict)
 
     def post(
         self, url: str, *, status: int | None = 200, body: str = "", headers: dict[str, str] | None = None
     ) -> None:
-        """Answer the next post to the address so, and those after the last of these, too; no status hangs up."""
+        """Add a response to posts to a URL; the last one is repeated. A status of None closes the connection."""
         self.answers.setdefault(url, []).append((status, headers or {}, body))
 
     def call(self, url: str, answer: Callable[[Call], int]) -> None:
-        """Answer every post to the address with the status that the function returns."""
+        """Respond to every post to a URL with the status that a function returns."""
         self.answers[url] = [answer]
 
     def take(self, call: Call) -> tuple[int | None, dict[str, str], str]:
-        """Return what a request is answered with."""
+        """Record a request; return the status, the headers and the body of its response."""
         self.calls.append(call)
         answers = self.answers.get(call.url, [(404, {}, "not found")])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
@@ -68,7 +68,7 @@ class Wire:
 
 @contextmanager
 def a_wire(monkeypatch: pytest.MonkeyPatch, directory: Path) -> Iterator[Wire]:
-    """Give the receivers behind `https://….example`, with a certificate of an authority of our own."""
+    """Yield the receivers at `https://….example`, whose certificate the tests trust."""
     wire = Wire()
     server = _Server(("127.0.0.1", 0), _handler_of(wire))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -99,7 +99,7 @@ def a_wire(monkeypatch: pytest.MonkeyPatch, directory: Path) -> Iterator[Wire]:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, *_: object) -> None:
-        """Keep quiet about connections that broke: the posts tell."""
+        """Log nothing about broken connections: the tests check the requests."""
 
 
 def _handler_of(wire: Wire) -> type[BaseHTTPRequestHandler]:
@@ -121,13 +121,13 @@ def _handler_of(wire: Wire) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(text.encode())
 
         def log_message(self, *_: object) -> None:
-            """Keep quiet."""
+            """Log nothing."""
 
     return Handler
 
 
 def _certificate(directory: Path) -> Path:
-    """Return the file of a key and a certificate for the names, which is its own authority."""
+    """Return a file with a key and a self-signed certificate for the names."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
     now = datetime.now(UTC)
