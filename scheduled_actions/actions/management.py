@@ -72,7 +72,7 @@ class TickRecord:
     finished_at: datetime | None
     lease_expires_at: datetime
     caller: str | None
-    #: None while the tick is running.
+    #: None until the tick has ended or is found to be lost.
     outcome: str | None
     counts: Any
     budget: Any

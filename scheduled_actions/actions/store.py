@@ -170,7 +170,7 @@ def action_of(row: Sequence[Any]) -> Action:
     """Return the action of a row with the columns of `action_columns.inc.sql`."""
     values = dict(zip(_FIELDS, row, strict=True))
     values["status"] = Status(values["status"])
-    # SQL may store a document of any shape; readers rely on ours.
+    # Statements outside the package may store any JSON; readers expect objects with an outcome.
     values["history"] = tuple(
         entry for entry in values["history"] if isinstance(entry, dict) and isinstance(entry.get("outcome"), str)
     )

@@ -27,9 +27,9 @@ class Heartbeat:
         url: Address as given by healthchecks.io. A successful tick posts to the address, a failed one with `/fail`
             appended to its path. The address is never logged: everyone who has it can send heartbeats.
         reach: Which networks the address may be in.
-        waits: Whether to wait for each heartbeat, two seconds at most: on hosts that freeze the process after a
-            response.
-        monotonic: Seconds of a monotonic clock.
+        waits: Whether to wait for each heartbeat, for at most two seconds; needed on hosts that freeze the process
+            after a response.
+        monotonic: Returns seconds of a monotonic clock.
     """
 
     def __init__(

@@ -77,7 +77,13 @@ class RecentActivity:
 
 
 def recent_activity(database: Database, *, window: str, team_id: str | None) -> RecentActivity:
-    """Return the activity in a window (a key of `WINDOWS`) of one team; None: of all teams."""
+    """Return the activity in a window that ends now.
+
+    Args:
+        database: Holds the actions and ticks.
+        window: A key of `WINDOWS`.
+        team_id: Only actions and deadlines of this team; None: of all teams, and ticks.
+    """
     length, count = WINDOWS[window]
     step = length / count
     with database.connection() as connection:

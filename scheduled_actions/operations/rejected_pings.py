@@ -1,4 +1,4 @@
-"""Count refused pings in memory, and store the counts at most once a minute for `doctor`."""
+"""Count rejected pings in memory, and store the counts at most once a minute for `doctor`."""
 
 import json
 import threading
@@ -24,11 +24,11 @@ _PATIENCE_SECONDS = 1.0
 
 
 class RejectedPings:
-    """Counts the refused pings of one process, and adds them to the stored counts at most once a minute.
+    """Counts the rejected pings of one process, and adds them to the stored counts at most once a minute.
 
     Args:
         database: The database that stores the counts.
-        monotonic: Seconds of a monotonic clock.
+        monotonic: Returns seconds of a monotonic clock.
     """
 
     def __init__(self, database: Database, *, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -40,7 +40,7 @@ class RejectedPings:
         self._callers: dict[str, None] = {}
 
     def count(self, caller: str, *, is_without: bool) -> None:
-        """Count a refused ping; the secret that it sent is not stored.
+        """Count a rejected ping; the secret that it sent is not stored.
 
         Args:
             caller: The user agent of the ping.

@@ -168,7 +168,7 @@ class HandlerSignal(ScheduledActionsError):
 
 
 class RetryAfter(HandlerSignal):
-    """Fail the attempt, and start the next one, if any is left, after a delay other than the retry policy's.
+    """The error that fails the attempt and replaces the retry policy's delay before the next one, if any is left.
 
     Args:
         delay: From now; a `timedelta` or seconds, 0 or more.
@@ -185,7 +185,7 @@ class RetryAfter(HandlerSignal):
 
 
 class Fail(HandlerSignal):
-    """Fail the action without further attempts; the action then needs attention."""
+    """The error that fails the action without further attempts; the action then needs attention."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

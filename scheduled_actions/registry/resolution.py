@@ -12,7 +12,7 @@ from scheduled_actions.registry.handler import OPTIONS_ATTRIBUTE, HandlerOptions
 from scheduled_actions.registry.payloads import PayloadModel
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-#: A payload and a context.
+#: A handler takes a payload, and at most a context in addition.
 _MOST_PARAMETERS = 2
 
 

@@ -65,7 +65,7 @@ class TimedOut(_WithReason):
 class Crashed:
     """The lease expired without an outcome: the process ended."""
 
-    #: Number of other actions that the process had started.
+    #: Number of other actions that were running in the process.
     neighbours: int
 
 
@@ -217,8 +217,8 @@ def decide(  # noqa: C901, PLR0911, PLR0912 - one short case per outcome
         case TimedOut(reason):
             return Settlement(status=Status.FAILED, entry="timed_out", charge=1, error=clean(reason), hold=late)
         case Crashed(neighbours) if attempt < max_attempts or neighbours:
-            # On the last attempt, with others running: any of them may have ended the process, so none of them fails.
-            # Uncharged, the action runs again alone, and a second crash is its own.
+            # Another action may have ended the process, so the last attempt of this one does not count. The action runs
+            # again alone; if the process dies again, this action is the cause.
             return Settlement(
                 status=Status.PENDING,
                 entry="crashed",

@@ -78,9 +78,9 @@ def sealed_secrets(connection: Connection) -> tuple[int, tuple[str, ...]]:
 def detect_pooler(connect: Callable[[], Connection]) -> tuple[bool, bool]:
     """Return whether a session is shared between clients, and whether a pooler or proxy answers the login.
 
-    A server gives each client a session of its own, whose process id it announces at login. A pooler in transaction
-    mode lends a session to one client after another: while one client is idle, another one gets its session, or the
-    first gets another one afterwards.
+    A server gives each client its own session, and announces the session's process id at login. A pooler in
+    transaction mode lends a session to one client after another: while one client is idle, another client gets its
+    session, or the first client gets another session afterwards.
     """
     with ExitStack() as held:
         first = held.enter_context(closing(connect()))

@@ -124,7 +124,7 @@ def _endpoint_rate(parts: Installation, action: Action) -> float | None:
     try:
         endpoint = parts.endpoint_directory.find(name, team_id=action.team_id)
     except RequestError:
-        # Its stored row is invalid: the delivery fails with the reason.
+        # The stored row of the endpoint is invalid: the delivery fails with the reason.
         return None
     return None if endpoint is None else endpoint.rate_limit
 
@@ -136,7 +136,7 @@ def _ahead(connection: Connection, action: Action) -> int:
 
 
 def _series(connection: Connection, action: Action) -> SeriesState | None:
-    """Return the schedule whose planned occurrence the action is, as a claim would find it; None if there is none."""
+    """Return the action's schedule as a claim would see it; None unless the action is the planned occurrence."""
     if action.schedule_id is None:
         return None
     row = sql.run_leniently(
@@ -149,7 +149,7 @@ def _series(connection: Connection, action: Action) -> SeriesState | None:
 
 
 def _cycle(connection: Connection, action: Action) -> Sequence[UUID]:
-    """Return actions that wait for one another, if the action is one of these or waits for one; otherwise, nothing."""
+    """Return a cycle of waiting actions that contains the action or that it waits for; empty if there is none."""
     if not isinstance(action.condition, dict) or "after" not in action.condition:
         return ()
     from scheduled_actions.actions.evaluation import cycles_among_waiting  # noqa: PLC0415 - most projects have no conditions

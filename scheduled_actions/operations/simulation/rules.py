@@ -1,4 +1,4 @@
-"""Forecast the load of a range hour by hour, and compare it with what ticks can process; no clock, no database."""
+"""Forecast the load of a range hour by hour, and compare it with the capacity of ticks; without clock or database."""
 
 import heapq
 from collections import Counter, defaultdict

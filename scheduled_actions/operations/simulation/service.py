@@ -39,13 +39,14 @@ class Simulator:
     def simulate(
         self, start: datetime | None, end: datetime, *, team_id: str | None = None, concurrency: int | None = None
     ) -> Simulation:
-        """Forecast the actions that run after `start` and up to `end` if the schedules stay as they are.
+        """Forecast the actions that run after `start` and up to `end` if the schedules do not change.
 
         Args:
             start: Aware; None: now, by the database's clock.
             end: Aware, after `start`, at most 92 days later.
             team_id: Only schedules and actions of this team; None: of all teams.
-            concurrency: Concurrent handlers in all pinged processes, 1 to 10,000; None: those of one process.
+            concurrency: Concurrent handlers in all pinged processes together, 1 to 10,000; None: the setting of one
+                process.
 
         Raises:
             InvalidArgument: The range is empty or too long, an instant is naive, or `concurrency` is out of bounds.

@@ -54,7 +54,7 @@ def server(*, major: int, encoding: str) -> Check:
 
 
 def defaults(settings: Mapping[str, str]) -> Check:
-    """Return a fault if sessions are read-only by default; mention other unusual defaults.
+    """Return a fault if sessions are read-only by default; a passed check lists other unusual defaults.
 
     Args:
         settings: The default settings of sessions by name.
@@ -77,7 +77,10 @@ def defaults(settings: Mapping[str, str]) -> Check:
 
 
 def migrations(state: MigrationState) -> Check:
-    """Return a fault if migrations are missing or `migrate` cannot run, a warning for newer ones or other functions."""
+    """Return a fault if migrations are missing or `migrate` cannot run.
+
+    Newer migrations, and SQL functions of another version, cause a warning.
+    """
     if state.unusable is not None:
         return Check("migrations", FAULT, state.unusable.problem, state.unusable.remedy)
     return first_problem(
@@ -218,7 +221,12 @@ def transactions(old: Sequence[tuple[int, timedelta]], *, sees_all: bool) -> Che
 
 
 def stored_secrets(endpoints: int, *, problem: str | None) -> Check:
-    """Return a fault if the secrets of stored webhook endpoints cannot be decrypted."""
+    """Return a fault if the secrets of stored webhook endpoints cannot be decrypted.
+
+    Args:
+        endpoints: Number of stored endpoints.
+        problem: Why a secret cannot be decrypted; None if all can.
+    """
     count = f"{counted(endpoints, 'webhook endpoint')} in the database"
     return first_problem(
         "stored_secrets",

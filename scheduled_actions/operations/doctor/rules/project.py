@@ -9,11 +9,11 @@ from scheduled_actions.core.messages import counted
 from scheduled_actions.operations.doctor.rules import FAULT, WARNING, Check, Level, first_problem, in_words
 
 _BUILD = "run `scheduled-actions registry build`"
-#: If the oldest due action is older than this, ticks do not keep up.
+#: If an action has been due for longer than this, ticks do not keep up.
 _LATE = timedelta(minutes=5)
-#: Counts stop here.
+#: Maximum value of a count.
 COUNTED = 10_000
-#: Names in one check.
+#: Maximum number of names listed in one check.
 _NAMES_MOST = 5
 #: The remedy for actions that wait for one another.
 BREAK_CYCLE = (
@@ -22,7 +22,12 @@ BREAK_CYCLE = (
 
 
 def settings(problem: str | None, *, is_enabled: bool = True) -> Check:
-    """Return a fault for invalid settings, a warning if they disable processing."""
+    """Return a fault for invalid settings, a warning if they disable processing.
+
+    Args:
+        problem: The first invalid setting and the reason; None if the settings are valid.
+        is_enabled: The setting `enabled`.
+    """
     return first_problem(
         "settings",
         (problem, FAULT, str(problem), "correct the setting; checks that depend on the settings were omitted"),
@@ -98,7 +103,7 @@ def registry(types: int = 0, *, problem: str | None = None, is_fresh: bool | Non
 
     Args:
         types: Number of action types in the registry.
-        problem: Why the registry or the source of the handlers cannot be read.
+        problem: Why the registry or the source of the handlers cannot be read; None if both can.
         is_fresh: Whether the registry matches the source; None: they were not compared.
     """
     count = counted(types, "action type")
@@ -119,7 +124,7 @@ def handlers(
     Args:
         count: Number of handlers.
         functions: Number of other project functions.
-        broken: For each that cannot be imported, a sentence with the reason.
+        broken: For each handler or function that cannot be imported, a sentence with the reason.
         too_long: Timeouts that are longer than any tick, in seconds, by action type.
     """
     named = ", ".join(f"{name} ({seconds:g} s)" for name, seconds in (too_long or {}).items())

@@ -223,7 +223,7 @@ def refused_pings(
 
     Args:
         wrong: Number of pings with a wrong secret or signature in the current counting period, which is a day.
-        without: Number of pings in this period without a secret and a signature.
+        without: Number of pings in this period with neither a secret nor a signature.
         last_ago: Time since the last refused ping; None: there was none.
         callers: The names of the callers of refused pings; empty if they may not be shown.
         is_missing: Whether no valid pings arrive.

@@ -77,7 +77,7 @@ def _lock_group(context: ActionContext) -> Iterator[Explanation]:
     """Yield why the action's lock group runs another action first."""
     action, hold, first = context.action, context.hold, context.first_in_group
     group, details = f'its lock group "{action.lock_group}"', {**context.timing, "lock_group": action.lock_group}
-    # Its own hold, kept while it waited, does not stop it.
+    # The action's own hold, kept while the action waited for a retry, does not block it.
     if hold is not None and (hold.action_id != action.id or hold.busy_until is not None):
         held = details | {"held_by": str(hold.action_id), "holder_status": hold.status}
         if hold.busy_until is not None:
