@@ -272,7 +272,7 @@ class _FunctionThread:
             try:
                 call = self._calls.get(timeout=_IDLE_SECONDS)
             except queue.Empty:
-                # Calls are queued only under the lock, so none is queued while the thread ends.
+                # Calls are queued only under the lock, so no call can be queued while the thread ends.
                 if self._lock.acquire(blocking=False):
                     self.thread = None
                     self._lock.release()
