@@ -1,4 +1,4 @@
-"""`scheduled-actions dev`: what it refuses, what it starts, and that nothing of it is left behind."""
+"""`scheduled-actions dev`: the errors that it reports, the processes that it starts, and their end."""
 
 from __future__ import annotations
 
@@ -39,17 +39,18 @@ SECRET = "a-cron-secret-of-these-tests"
 
 @pytest.fixture
 def project(tmp_path):
-    """Give a project with one handler, and nothing else."""
+    """Return a project directory with one handler and nothing else."""
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "__init__.py").touch()
     (tmp_path / "handlers" / "work.py").write_text(HANDLER)
     return tmp_path
 
 
-# -- refusals: a line, exit code 1, and nothing written or started -----------------------------------------------------
+# -- errors: one line, exit code 1, and nothing written or started -----------------------------------------------------
 
 
-def refused(project, *arguments, **environ):
+def error_of_dev(project, *arguments, **environ):
+    """Run `dev`, check that it fails without a trace, and return its error."""
     before = sorted(project.rglob("*"))
     signals = signal.getsignal(signal.SIGTERM)
     values = dict.fromkeys(("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "PORT", "SCHEDULED_ACTIONS_PROJECT"))
@@ -62,60 +63,60 @@ def refused(project, *arguments, **environ):
     return answer.stderr
 
 
-def test_a_port_that_is_taken_is_named_with_what_to_do(project):
+def test_a_port_in_use_is_an_error_with_a_remedy(project):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
 
-        said = refused(project, PORT=str(port))
+        error = error_of_dev(project, PORT=str(port))
 
-    assert f"127.0.0.1:{port}" in said
-    assert "--port or PORT" in said
-
-
-def test_a_directory_without_handlers_is_no_project(tmp_path):
-    said = refused(tmp_path, "--port", "0")
-
-    assert "no handlers/" in said
-    assert "scheduled-actions init" in said
+    assert f"127.0.0.1:{port}" in error
+    assert "--port or PORT" in error
 
 
-def test_settings_that_cannot_be_used_are_a_line(project):
+def test_a_directory_without_handlers_is_not_a_project(tmp_path):
+    error = error_of_dev(tmp_path, "--port", "0")
+
+    assert "no handlers/" in error
+    assert "scheduled-actions init" in error
+
+
+def test_an_invalid_setting_is_a_one_line_error(project):
     (project / "scheduled_actions.toml").write_text("batch_size = 0\n")
 
-    assert "batch_size" in refused(project, "--port", "0")
+    assert "batch_size" in error_of_dev(project, "--port", "0")
 
 
-def test_a_dot_env_that_cannot_be_read_is_a_line(project):
+def test_an_unparsable_env_file_is_a_one_line_error(project):
     (project / ".env").write_text("what is this\n")
 
-    assert ".env: line 1" in refused(project, "--port", "0")
+    assert ".env: line 1" in error_of_dev(project, "--port", "0")
 
 
-def test_a_secret_that_protects_nothing_is_refused(project):
-    said = refused(project, "--port", "0", CRON_SECRET="short", ADMIN_TOKEN="short")
+def test_a_short_secret_is_rejected(project):
+    error = error_of_dev(project, "--port", "0", CRON_SECRET="short", ADMIN_TOKEN="short")
 
-    assert "CRON_SECRET" in said
-    assert "16 random characters" in said
+    assert "CRON_SECRET" in error
+    assert "16 random characters" in error
 
 
-def test_a_handler_with_a_mistake_is_a_line_with_its_place(project):
+def test_a_syntax_error_in_a_handler_is_a_one_line_error_with_its_position(project):
     (project / ".env").write_text(f"CRON_SECRET={SECRET}\nADMIN_TOKEN={SECRET}\n")
     (project / "handlers" / "oops.py").write_text("def broken(\n")
 
-    assert "handlers/oops.py:1" in refused(project, "--port", "0")
+    assert "handlers/oops.py:1" in error_of_dev(project, "--port", "0")
 
 
-def test_a_program_that_gives_no_secrets_is_a_line(project):
-    said = refused(project, "--port", "0", SCHEDULED_ACTIONS_ENV_COMMAND="false")
+def test_a_failed_env_command_is_a_one_line_error(project):
+    error = error_of_dev(project, "--port", "0", SCHEDULED_ACTIONS_ENV_COMMAND="false")
 
-    assert "SCHEDULED_ACTIONS_ENV_COMMAND: false failed with exit code 1" in said
+    assert "SCHEDULED_ACTIONS_ENV_COMMAND: false failed with exit code 1" in error
 
 
 # -- real processes ----------------------------------------------------------------------------------------------------
 
 
 class Dev:
-    """`scheduled-actions dev` as a process, and what it prints."""
+    """`scheduled-actions dev` as a process, and its output."""
 
     def __init__(self, project, **environ):
         outer = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULED_ACTIONS_")}
@@ -131,7 +132,7 @@ class Dev:
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.sees("/cron/process\n")
+        self.wait_for("/cron/process\n")
         self.port = int(re.search(r"http://127\.0\.0\.1:(\d+)", self.printed)[1])
         self.processes = [self.process.pid, *self.descendants()]
 
@@ -139,8 +140,8 @@ class Dev:
         for line in self.process.stdout:
             self.printed += line
 
-    def sees(self, text):
-        wait_until(lambda: text in self.printed, within=120, what=f"{text!r} is printed, not only {self.printed!r}")
+    def wait_for(self, text):
+        wait_until(lambda: text in self.printed, within=120, what=f"{text!r} is printed; so far: {self.printed!r}")
 
     def descendants(self):
         listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
@@ -156,14 +157,14 @@ class Dev:
             response = connection.getresponse()
             return response.status, json.loads(response.read())
 
-    def secret_of_the_printed_line(self):
+    def printed_secret(self):
         quoted = re.search(r'curl -H ("x-cron-secret: .*") http', self.printed)[1]
         echoed = subprocess.run(
             ["sh", "-c", f"printf %s {quoted}"], cwd=self.project, check=True, capture_output=True, text=True
         )
         return echoed.stdout.removeprefix("x-cron-secret: ")
 
-    def ends(self, number):
+    def stop(self, number):
         self.process.send_signal(number)
         code = self.process.wait(timeout=120)
         for pid in self.processes:
@@ -174,7 +175,7 @@ class Dev:
 
 @pytest.fixture
 def start():
-    """Give the function that starts it; all of its processes are killed after the test."""
+    """Return a function that starts `dev`; all of its processes are killed after the test."""
     started = []
 
     def start(project, **environ):
@@ -192,7 +193,7 @@ def start():
 
 @pytest.fixture
 def own_postgres(project):
-    """Give a project in a place where the account that runs Postgres for root can enter; it is gone afterwards."""
+    """Return a project in a directory that the account that runs Postgres for root can enter; delete it afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-dev-"))
     directory.chmod(0o711)
     shutil.copytree(project / "handlers", directory / "handlers")
@@ -207,12 +208,12 @@ def has_stopped(project):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_it_makes_all_it_needs_and_a_stop_leaves_no_process(own_postgres, start, number):
+def test_dev_creates_secrets_and_a_database_and_a_signal_stops_every_process(own_postgres, start, number):
     dev = start(own_postgres)
-    status, report = dev.request("/cron/process", dev.secret_of_the_printed_line())
+    status, report = dev.request("/cron/process", dev.printed_secret())
     running = not has_stopped(own_postgres)
 
-    code = dev.ends(number)
+    code = dev.stop(number)
 
     assert (status, report["success"]) == (200, True)
     assert running
@@ -224,23 +225,23 @@ def test_it_makes_all_it_needs_and_a_stop_leaves_no_process(own_postgres, start,
 
 
 @pytest.mark.slow
-def test_killed_it_takes_its_server_and_its_database_with_it(own_postgres, start):
+def test_the_server_and_the_database_stop_when_dev_is_killed(own_postgres, start):
     dev = start(own_postgres)
 
-    dev.ends(signal.SIGKILL)
+    dev.stop(signal.SIGKILL)
 
     wait_until(lambda: has_stopped(own_postgres), within=15, what="Postgres has stopped")
 
 
 @pytest.mark.slow
-def test_a_stop_lets_the_handlers_at_work_finish(project, start, connection, database_url):
+def test_a_signal_lets_running_handlers_finish(project, start, connection, database_url):
     dev = start(project, DATABASE_URL=database_url, CRON_SECRET=SECRET, ADMIN_TOKEN=SECRET)
     connection.execute("select schedule_action('test:work', '{\"seconds\": 1.5}')")
     tick = threading.Thread(target=dev.request, args=["/cron/process", SECRET])
     tick.start()
-    wait_until(lambda: _statuses(connection) == ["processing"], within=10, what="it is at work")
+    wait_until(lambda: _statuses(connection) == ["processing"], within=10, what="the handler is running")
 
-    code = dev.ends(signal.SIGTERM)
+    code = dev.stop(signal.SIGTERM)
 
     tick.join(timeout=10)
     assert code == 0
@@ -252,47 +253,47 @@ def _statuses(connection):
 
 
 @pytest.mark.slow
-def test_a_handler_that_changes_is_loaded_and_a_mistake_in_it_told(project, start, connection, database_url):
+def test_a_changed_handler_is_loaded_and_a_syntax_error_is_reported(project, start, connection, database_url):
     dev = start(project, DATABASE_URL=database_url, CRON_SECRET=SECRET, ADMIN_TOKEN=SECRET)
 
     (project / "handlers" / "oops.py").write_text("def broken(\n")
-    dev.sees("handlers/oops.py:1")
+    dev.wait_for("handlers/oops.py:1")
     (project / "handlers" / "oops.py").write_text(HANDLER.replace("test:work", "test:more"))
-    dev.sees("reloaded, 2 action types")
+    dev.wait_for("reloaded, 2 action types")
     connection.execute("select schedule_action('test:more', '{}')")
 
     def is_done():
-        dev.request("/cron/process", SECRET)  # Until the last worker of the old handlers has gone.
+        dev.request("/cron/process", SECRET)  # Repeated until the last worker with the old handlers has ended.
         return _statuses(connection) == ["completed"]
 
     wait_until(is_done, within=15, what="the new handler runs")
-    assert dev.ends(signal.SIGINT) == 0
+    assert dev.stop(signal.SIGINT) == 0
 
 
 @pytest.mark.slow
-def test_a_dot_env_that_changes_is_read_again(project, start, database_url):
+def test_a_changed_env_file_is_read_again(project, start, database_url):
     (project / ".env").write_text(f"CRON_SECRET={SECRET}\nDATABASE_URL={database_url}\nGONE=1\n")
     dev = start(project, ADMIN_TOKEN=SECRET)
     assert dev.request("/cron/process", SECRET)[0] == 200
 
     other = f"{SECRET}-that-is-another"
     (project / ".env").write_text(f"CRON_SECRET={other}\nDATABASE_URL={database_url}\n")
-    dev.sees("reloaded, 1 action type")
-    wait_until(lambda: dev.request("/cron/process", other)[0] == 200, within=15, what="the new secret opens")
-    wait_until(lambda: dev.request("/cron/process", SECRET)[0] == 401, within=15, what="the old one does not")
+    dev.wait_for("reloaded, 1 action type")
+    wait_until(lambda: dev.request("/cron/process", other)[0] == 200, within=15, what="the new secret is accepted")
+    wait_until(lambda: dev.request("/cron/process", SECRET)[0] == 401, within=15, what="the old secret is rejected")
 
     (project / ".env").write_text(f"CRON_SECRET={other}\nDATABASE_URL=postgresql://127.0.0.1/another\n")
-    dev.sees("DATABASE_URL has changed: restart the server to use it")
+    dev.wait_for("DATABASE_URL has changed: restart the server to use it")
     assert dev.request("/cron/process", other)[0] == 200
-    assert dev.ends(signal.SIGINT) == 0
+    assert dev.stop(signal.SIGINT) == 0
 
 
 @pytest.mark.slow
-def test_a_server_that_ends_by_itself_is_told_with_its_last_words(project, start, database_url):
+def test_an_unexpected_end_of_the_server_is_reported_with_its_log(project, start, database_url):
     dev = start(project, DATABASE_URL=database_url, CRON_SECRET=SECRET, ADMIN_TOKEN=SECRET)
 
     os.kill(dev.descendants()[0], signal.SIGKILL)
 
     assert dev.process.wait(timeout=120) == 1
-    dev.sees("local server: ended unexpectedly")
-    dev.sees("Booting worker")
+    dev.wait_for("local server: ended unexpectedly")
+    dev.wait_for("Booting worker")

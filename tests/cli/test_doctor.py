@@ -1,4 +1,4 @@
-"""`doctor` finds what is wrong, says what to do, and prints no secret."""
+"""`doctor` finds faults, suggests fixes, and prints no secret."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ secret_env_var = "CRM_SECRET"
 
 @pytest.fixture
 def check(run):
-    """Give a function that runs the doctor and returns one of its checks, and the exit code."""
+    """Return a function that runs `doctor` and returns one of its checks, and the exit code."""
 
     def check_one(name, **environ):
         ran = run("doctor", "--json", **environ)
@@ -35,7 +35,7 @@ def check(run):
     return check_one
 
 
-def test_an_installation_without_faults_is_told_so(run, connection):
+def test_every_check_of_an_installation_without_faults_is_ok(run, connection):
     a_tick(connection)
 
     ran = run("doctor", "--json")
@@ -55,8 +55,8 @@ def test_an_installation_without_faults_is_told_so(run, connection):
 
 
 @pytest.mark.parametrize(("seconds", "status", "starts"), [("31", "warning", False), ("32", "ok", True)])
-def test_handlers_that_no_tick_ever_starts_are_named(run, seconds, status, starts):
-    """Of those without a timeout of their own, 30 seconds are expected."""
+def test_handlers_with_timeouts_that_exceed_the_length_of_a_tick_are_named(run, seconds, status, starts):
+    """A handler without a timeout has the default, 30 seconds."""
     limits = {"SCHEDULED_ACTIONS_MAX_DURATION_SECONDS": seconds}
     run("schedule", "greeting:say", "--payload", '{"name": "Ann"}')
 
@@ -68,7 +68,7 @@ def test_handlers_that_no_tick_ever_starts_are_named(run, seconds, status, start
     assert (report["succeeded"] == 1) is starts, report
 
 
-def test_people_read_each_check_in_a_line_and_what_to_do_below(run, connection):
+def test_the_text_output_has_a_line_per_check_and_remedies_below(run, connection):
     a_tick(connection)
 
     ran = run("doctor", CRON_SECRET="short")
@@ -81,7 +81,7 @@ def test_people_read_each_check_in_a_line_and_what_to_do_below(run, connection):
     assert lines[-1] == "1 fault, 0 warnings"
 
 
-def test_settings_that_cannot_be_used_are_a_fault_and_the_registry_is_still_checked(run, project):
+def test_an_invalid_setting_is_a_fault_and_the_registry_is_still_checked(run, project):
     (project / "scheduled_actions.toml").write_text("concurrency = 0\n", encoding="utf-8")
 
     ran = run("doctor", "--json")
@@ -94,7 +94,7 @@ def test_settings_that_cannot_be_used_are_a_fault_and_the_registry_is_still_chec
     assert "concurrency" in ran.json["checks"][0]["detail"]
 
 
-def test_an_env_file_that_cannot_be_read_is_a_fault_that_does_not_repeat_it(run, project):
+def test_an_unparsable_env_file_is_a_fault_that_does_not_contain_its_text(run, project):
     (project / ".env").write_text("hunter2\n", encoding="utf-8")
 
     ran = run("doctor")
@@ -137,7 +137,7 @@ def test_an_endpoint_needs_a_url_and_a_secret(check, project, environ, status, d
     assert "hunter2" not in str(found)
 
 
-def test_an_endpoint_that_does_not_sign_is_a_warning(check, project):
+def test_an_endpoint_without_a_secret_is_a_warning(check, project):
     (project / "scheduled_actions.toml").write_text(ENDPOINT.rpartition("secret_env_var")[0], encoding="utf-8")
 
     found, exit_code = check("endpoint:crm", CRM_URL="https://crm.invalid/in")
@@ -145,7 +145,7 @@ def test_an_endpoint_that_does_not_sign_is_a_warning(check, project):
     assert (found["status"], exit_code) == ("warning", 0)
 
 
-def test_an_endpoint_that_is_switched_off_is_not_looked_at(run, project):
+def test_a_disabled_endpoint_is_not_checked(run, project):
     (project / "scheduled_actions.toml").write_text(ENDPOINT + "enabled = false\n", encoding="utf-8")
 
     names = [check["name"] for check in run("doctor", "--json").json["checks"]]
@@ -164,7 +164,7 @@ def test_a_stale_registry_is_a_fault(check, project):
     assert found["remedy"] == "run `scheduled-actions registry build`"
 
 
-def test_a_missing_registry_is_a_fault_and_the_rest_is_still_checked(run, project):
+def test_a_missing_registry_is_a_fault_and_the_database_is_still_checked(run, project):
     (project / "handlers" / "_registry.py").unlink()
 
     ran = run("doctor", "--json")
@@ -194,7 +194,7 @@ def test_a_handler_that_cannot_be_imported_is_a_fault_that_names_it(run, project
     assert "greeting:say" not in found["detail"]
 
 
-def test_behind_a_database_that_cannot_be_reached_the_rest_is_still_checked(run):
+def test_an_unreachable_database_is_a_fault_and_the_handlers_are_still_checked(run):
     ran = run("doctor", "--json", DATABASE_URL="postgresql://someone:hunter2@127.0.0.1:1/secret_name")
 
     statuses = {check["name"]: check["status"] for check in ran.json["checks"]}
@@ -204,7 +204,7 @@ def test_behind_a_database_that_cannot_be_reached_the_rest_is_still_checked(run)
     assert "server" not in statuses
 
 
-def test_no_secret_is_printed_whatever_is_wrong(run, project, database_url):
+def test_no_fault_prints_a_secret(run, project, database_url):
     (project / "scheduled_actions.toml").write_text(ENDPOINT, encoding="utf-8")
     parts = conninfo_to_dict(database_url)
     secrets = [CRON_SECRET, ADMIN_TOKEN, WHSEC, "hunter2", parts["password"], "secret-path"]
@@ -220,7 +220,7 @@ def test_no_secret_is_printed_whatever_is_wrong(run, project, database_url):
     assert [secret for secret in secrets if secret in printed] == []
 
 
-def test_tables_that_are_not_there_are_a_fault_and_nothing_is_asked_of_them(run, connection):
+def test_missing_tables_are_a_fault_and_are_not_queried(run, connection):
     connection.execute("drop schema public cascade; create schema public")
 
     ran = run("doctor", "--json")
@@ -231,7 +231,7 @@ def test_tables_that_are_not_there_are_a_fault_and_nothing_is_asked_of_them(run,
     assert "ticks" not in statuses
 
 
-def test_a_tick_long_ago_is_a_warning_that_counts_what_waits(check, connection):
+def test_an_old_last_tick_is_a_warning_with_the_number_of_due_actions(check, connection):
     insert(connection)
     tick = a_tick(connection)
     connection.execute(
@@ -262,7 +262,7 @@ def pooled_url(database_url):
         yield make_conninfo(database_url, port=port)
 
 
-def test_a_transaction_mode_pooler_is_seen_and_is_fine(check, pooled_url):
+def test_a_transaction_mode_pooler_is_detected_and_ok(check, pooled_url):
     found, exit_code = check("pooler", DATABASE_URL=pooled_url)
 
     assert (found["status"], exit_code) == ("ok", 0)
@@ -276,7 +276,7 @@ def test_database_direct_behind_a_transaction_mode_pooler_is_a_fault(check, pool
     assert "database_direct = false" in found["remedy"]
 
 
-def test_defaults_of_the_database_that_differ_are_named(check, connection, database_url):
+def test_changed_defaults_of_the_database_are_named(check, connection, database_url):
     name = conninfo_to_dict(database_url)["dbname"]
     connection.execute(
         f"alter database \"{name}\" set default_transaction_isolation = 'serializable';"
@@ -290,7 +290,7 @@ def test_defaults_of_the_database_that_differ_are_named(check, connection, datab
     assert "default_transaction_isolation = serializable" in found["detail"]
 
 
-def test_a_server_without_a_connection_to_spare_is_no_traceback(run, connection, database_url):
+def test_a_role_with_a_connection_limit_causes_no_traceback(run, connection, database_url):
     name = conninfo_to_dict(database_url)["dbname"]
     role = f"narrow_{name[-12:]}"
     connection.execute(f"create role {role} login password 'narrow' connection limit 2")
@@ -305,28 +305,28 @@ def test_a_server_without_a_connection_to_spare_is_no_traceback(run, connection,
     assert statuses["pooler"] == "ok"
 
 
-def test_an_argument_that_doctor_does_not_know_is_a_usage_error(run):
+def test_an_unknown_option_is_a_usage_error(run):
     assert run("doctor", "--fix").exit_code == 2
 
 
-def test_endpoints_in_the_database_need_the_key_that_encrypted_their_secrets(run, check):
+def test_a_missing_or_wrong_encryption_key_of_stored_secrets_is_a_fault(run, check):
     keys = [base64.b64encode(bytes([number]) * 32).decode() for number in range(2)]
     variable = "SCHEDULED_ACTIONS_ENCRYPTION_KEY"
     before = run("doctor", "--json").json["checks"]
-    made = run("webhooks", "endpoints", "create", "--url", "https://hooks.example.org/", **{variable: keys[0]})
+    created = run("webhooks", "endpoints", "create", "--url", "https://hooks.example.org/", **{variable: keys[0]})
 
     without, code = check("stored_secrets", **{variable: None})
     wrong, _ = check("stored_secrets", **{variable: keys[1]})
     right, _ = check("stored_secrets", **{variable: f"{keys[1]},{keys[0]}"})
 
-    assert made.exit_code == 0
+    assert created.exit_code == 0
     assert "stored_secrets" not in {found["name"] for found in before}
     assert (without["status"], wrong["status"], right["status"], code) == ("fault", "fault", "ok", 1)
     assert f"1 webhook endpoint in the database: {variable} is not configured" in without["detail"]
     assert "was encrypted with a key that" in wrong["detail"]
 
 
-def test_functions_that_cannot_be_loaded_are_named_like_handlers(project, check):
+def test_functions_that_cannot_be_imported_are_named_like_handlers(project, check):
     calendar = project / "handlers" / "calendar.py"
     calendar.write_text(
         "from scheduled_actions import next_occurrence\n\n@next_occurrence('payday')\ndef payday(moment):\n    ...\n",
@@ -334,17 +334,17 @@ def test_functions_that_cannot_be_loaded_are_named_like_handlers(project, check)
     )
     registry_build.write(project)
 
-    whole, _ = check("handlers")
+    importable, _ = check("handlers")
     calendar.write_text(f"import no_such_module\n{calendar.read_text()}", encoding="utf-8")
     del sys.modules["handlers.calendar"]
     broken, code = check("handlers")
 
-    assert (whole["status"], whole["detail"]) == ("ok", "1 handler and 1 function can be imported")
+    assert (importable["status"], importable["detail"]) == ("ok", "1 handler and 1 function can be imported")
     assert (broken["status"], code) == ("fault", 1)
     assert 'the function "next:payday" (handlers.calendar:payday) cannot be loaded' in broken["detail"]
 
 
-def test_a_heartbeat_that_is_no_address_is_a_fault_and_is_not_repeated(run, check):
+def test_an_invalid_heartbeat_url_is_a_fault_and_is_not_printed(run, check):
     found, exit_code = check("heartbeat", SCHEDULED_ACTIONS_HEARTBEAT_URL="hc-ping.com/secret-uuid")
 
     assert (found["status"], exit_code) == ("fault", 1)
@@ -353,7 +353,7 @@ def test_a_heartbeat_that_is_no_address_is_a_fault_and_is_not_repeated(run, chec
     assert "secret-uuid" not in ran.stdout + ran.stderr
 
 
-def test_a_heartbeat_that_was_refused_is_named(check, connection):
+def test_a_rejected_heartbeat_is_a_warning(check, connection):
     a_tick(connection)
     connection.execute('update scheduled_action_ticks set counts = \'{"heartbeat": "was refused: HTTP 404"}\'')
 
@@ -363,7 +363,7 @@ def test_a_heartbeat_that_was_refused_is_named(check, connection):
     assert found["detail"].startswith("the last heartbeat was refused: HTTP 404, according to the tick of ")
 
 
-def test_what_waits_for_a_person_is_named(run, connection):
+def test_problems_that_need_a_person_are_named(run, connection):
     a_tick(connection)
     now = database_now(connection)
     insert(connection, scheduled_at=now - timedelta(minutes=9))
@@ -388,14 +388,14 @@ def test_what_waits_for_a_person_is_named(run, connection):
     }
 
 
-def test_actions_that_wait_for_one_another_are_named(run, check, connection):
+def test_actions_that_wait_for_each_other_are_named(run, check, connection):
     first, second = insert(connection), insert(connection, status="failed")
     for action_id, after in ((first, second), (second, first)):
         condition = Jsonb({"after": [str(after)]})
         connection.execute("update scheduled_actions set condition = %s where id = %s", [condition, action_id])
     assert check("waiting_cycles")[0]["status"] == "ok"
 
-    # Retried, it waits for what waits for it; a tick looks at both.
+    # After the retry, each action waits for the other; a tick evaluates both conditions.
     assert run("actions", "retry", second).exit_code == 0
     run("process")
     found, _ = check("waiting_cycles")

@@ -1,4 +1,4 @@
-"""`doctor` names what is wrong with the cron, after pings as they come: a missed, a doubled, an impatient one."""
+"""`doctor` names faults of the cron: missed pings, doubled pings, and callers that disconnect or use a wrong secret."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def runtime(database_url, tmp_path):
 
 @pytest.fixture
 def ping(runtime):
-    """Give a function that pings as a cron does; returns the status."""
+    """Return a function that pings as a cron does and returns the status."""
     client = application(runtime).test_client()
 
     def once(*, caller="curl/8.5.0", headers=None):
-        shown = {"x-cron-secret": CRON_SECRET} if headers is None else headers
-        return client.get("/cron/process", headers={"user-agent": caller, **shown}).status_code
+        sent_headers = {"x-cron-secret": CRON_SECRET} if headers is None else headers
+        return client.get("/cron/process", headers={"user-agent": caller, **sent_headers}).status_code
 
     return once
 
 
 @pytest.fixture
 def check(run):
-    """Give a function that returns one of the doctor's checks in three words."""
+    """Return a function that returns the status, detail and remedy of a check of `doctor`."""
 
     def check_one(name):
         (found,) = [check for check in run("doctor", "--json").json["checks"] if check["name"] == name]
@@ -58,7 +58,7 @@ def check(run):
     return check_one
 
 
-def test_a_cron_that_pings_each_minute_is_fine(ping, check, connection):
+def test_a_cron_that_pings_each_minute_is_ok(ping, check, connection):
     for minute in range(8):
         move_clock(connection, timedelta(minutes=minute))
         assert ping() == 200
@@ -93,7 +93,7 @@ def test_a_doubled_cron_is_named(ping, check, connection):
     assert "keep one of these crons" in remedy
 
 
-def test_a_ping_beside_a_tick_is_told_in_the_ticks_row(ping, connection, runtime):
+def test_a_ping_during_a_tick_is_stored_in_the_row_of_the_tick(ping, connection, runtime):
     held.clear()
     insert(connection, action_type="test:hold")
     first = threading.Thread(target=ping)
@@ -125,27 +125,27 @@ def served(runtime):
         server.server_close()
 
 
-def hang_up_on(port, connection):
-    """Ping, and hang up while the handler is at work, as a caller does whose own time is up."""
+def ping_and_hang_up(port, connection):
+    """Ping, and disconnect while the handler is running, as a caller with a short time limit does."""
     headers = f"Host: x\r\nUser-Agent: cron-job.org\r\nx-cron-secret: {CRON_SECRET}"
     with closing(socket.create_connection(("127.0.0.1", port))) as caller:
         caller.sendall(f"GET /cron/process HTTP/1.1\r\n{headers}\r\n\r\n".encode())
         wait_until(lambda: is_running(connection))
 
 
-def test_a_cron_that_hangs_up_before_the_answer_is_named_with_what_to_set(runtime, check, connection):
+def test_a_cron_that_disconnects_before_the_response_is_named_with_a_setting(runtime, check, connection):
     with served(runtime) as port:
         for _ in range(2):
             held.clear()
             insert(connection, action_type="test:hold")
-            hang_up_on(port, connection)
+            ping_and_hang_up(port, connection)
             held.set()
             wait_until(lambda: not is_running(connection))
             wait_until(lambda: runtime.processor.state.single_flight.notify() is False)
 
     outcomes = connection.execute("select outcome from scheduled_action_ticks").fetchall()
     assert outcomes == [("hung_up",), ("hung_up",)]
-    # As if the caller had waited for ten seconds each time.
+    # Pretend that the caller waited for ten seconds each time.
     connection.execute("update scheduled_action_ticks set counts = counts || '{\"hung_up_seconds\": 10.1}'")
     status, detail, remedy = check("hung_up_pings")
     assert status == "warning"
@@ -155,7 +155,7 @@ def test_a_cron_that_hangs_up_before_the_answer_is_named_with_what_to_set(runtim
     )
 
 
-def test_a_wrong_secret_that_is_tried_is_named_and_never_told(ping, check, connection):
+def test_pings_with_a_wrong_secret_are_reported_without_the_secret(ping, check, connection):
     secret = "the-secret-of-another-deployment"
 
     for _ in range(3):
@@ -163,13 +163,13 @@ def test_a_wrong_secret_that_is_tried_is_named_and_never_told(ping, check, conne
 
     status, detail, remedy = check("refused_pings")
     assert status == "warning"
-    # The first is noted at once, the others a minute later: many cannot write much.
+    # The first rejected ping is stored immediately, and later ones at most once a minute, to limit the writes.
     assert re.fullmatch(
         r"a caller \(curl/8\.5\.0\) uses a wrong CRON_SECRET: 1 ping in a day, last try \d+ seconds? ago", detail
     )
     assert "if it is your cron, update its secret" in remedy
-    noted = str(connection.execute("select value from scheduled_action_settings").fetchall())
-    assert secret not in noted
+    stored = str(connection.execute("select value from scheduled_action_settings").fetchall())
+    assert secret not in stored
 
 
 def test_a_scanner_without_a_secret_causes_no_warning_while_the_cron_pings(ping, check):
@@ -181,14 +181,14 @@ def test_a_scanner_without_a_secret_causes_no_warning_while_the_cron_pings(ping,
     assert re.fullmatch(r"1 ping refused in a day, last try \d+ seconds? ago \(a-scanner\)", detail)
 
 
-def test_a_refusal_is_answered_though_the_database_is_away(tmp_path):
+def test_a_wrong_secret_is_answered_with_401_without_a_database(tmp_path):
     values = {"DATABASE_URL": "postgresql://127.0.0.1:1/none", "CRON_SECRET": CRON_SECRET}
     client = application(Runtime(config.load(tmp_path, values), registry=Registry.of())).test_client()
 
     assert client.get("/cron/process", headers={"x-cron-secret": "wrong"}).status_code == 401
 
 
-def test_a_tick_whose_process_died_is_named(ping, check, connection):
+def test_a_tick_without_an_end_is_named(ping, check, connection):
     ping()
     connection.execute(
         "insert into scheduled_action_ticks (id, started_at, lease_expires_at) values"

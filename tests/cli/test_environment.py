@@ -1,9 +1,9 @@
-"""Commands find the secrets of a project where its `.env`, or the program in its place, gives them."""
+"""Commands read the secrets of a project from the program that replaces its `.env`."""
 
 from __future__ import annotations
 
 
-def test_a_command_line_finds_the_secrets_of_the_program_and_runs_it_once(run, project):
+def test_a_command_reads_the_output_of_the_program_and_runs_it_once(run, project):
     (project / "give").write_text("#!/bin/sh\necho run >> runs\necho 'CRON_SECRET=of-the-program-and-long-enough'\n")
     (project / "give").chmod(0o755)
 
@@ -16,7 +16,7 @@ def test_a_command_line_finds_the_secrets_of_the_program_and_runs_it_once(run, p
     assert (project / "runs").read_text() == "run\n"
 
 
-def test_the_doctor_says_that_the_program_failed(run):
+def test_doctor_reports_a_failure_of_the_program(run):
     ran = run("doctor", SCHEDULED_ACTIONS_ENV_COMMAND="false")
 
     assert ran.exit_code == 1

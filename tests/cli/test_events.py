@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 
 @pytest.fixture
 def project(project):
-    """Give the project the handler of webhooks."""
+    """Return the project with the handler of webhooks."""
     text = (ROOT / "handlers/webhook.py").read_text(encoding="utf-8")
     (project / "handlers" / "webhook.py").write_text(text, encoding="utf-8")
     registry_build.write(project)
@@ -24,7 +24,7 @@ def tasks(connection):
     return connection
 
 
-def test_an_event_is_emitted_from_the_shell(run, connection):
+def test_emit_schedules_an_event(run, connection):
     ran = run("events", "emit", "task:created", "--entity-id", "7", "--data", '{"n": 1}', "--team", "blue", "--json")
 
     assert ran.exit_code == 0, ran.stderr
@@ -34,38 +34,38 @@ def test_an_event_is_emitted_from_the_shell(run, connection):
     assert row == ("webhook:send", payload, "blue")
 
 
-def test_the_same_event_twice_is_one_unless_asked_otherwise(run):
+def test_a_repeated_event_is_merged_unless_the_dedup_window_is_0(run):
     assert run("events", "emit", "task:created", "--entity-id", "7").stdout.startswith("emitted as ")
     assert run("events", "emit", "task:created", "--entity-id", "7").stdout.startswith("merged into ")
     assert run("events", "emit", "task:created", "--entity-id", "7", "--dedup-window", "0").stdout.startswith("emitted")
 
 
-def test_what_is_no_event_is_refused(run):
+def test_an_invalid_event_type_is_rejected(run):
     ran = run("events", "emit", "task", "--entity-id", "7")
 
     assert ran.exit_code == 1
     assert "event: 'task' is not an event such as task:created" in ran.stderr
 
 
-def test_an_event_for_an_endpoint_that_would_not_get_it_is_refused(run, connection):
-    (of_blue,) = connection.execute(
+def test_an_event_for_an_unknown_endpoint_or_one_of_another_team_is_rejected(run, connection):
+    (endpoint_of_blue,) = connection.execute(
         "insert into webhook_endpoints (team_id, url, patterns, secret)"
         " values ('blue', 'https://a.example/', '{*:*}', 's') returning id::text"
     ).fetchone()
-    words = ["events", "emit", "task:created", "--entity-id", "7", "--endpoint"]
+    command = ["events", "emit", "task:created", "--entity-id", "7", "--endpoint"]
 
-    unknown = run(*words, "nope")
-    anothers = run(*words, of_blue)
-    right = run(*words, of_blue, "--team", "blue")
+    unknown = run(*command, "nope")
+    of_another_team = run(*command, endpoint_of_blue)
+    accepted = run(*command, endpoint_of_blue, "--team", "blue")
 
     assert (unknown.exit_code, unknown.stderr) == (1, "error: no webhook endpoint has the id or name nope\n")
-    assert anothers.exit_code == 2
-    assert "receives only events of team blue: give --team blue" in anothers.stderr
-    assert right.exit_code == 0
+    assert of_another_team.exit_code == 2
+    assert "receives only events of team blue: give --team blue" in of_another_team.stderr
+    assert accepted.exit_code == 0
     assert connection.execute("select count(*) from scheduled_actions").fetchone() == (1,)
 
 
-def test_a_table_is_watched_listed_and_let_go(run, tasks):
+def test_a_table_is_watched_listed_and_unwatched(run, tasks):
     ran = run("events", "watch", "tasks", "--entity", "task", "--team-column", "team_id", "--columns", "title, team_id")
     tasks.execute("insert into tasks values (1, 'Write', 'blue')")
 
@@ -89,7 +89,7 @@ def test_a_table_is_watched_listed_and_let_go(run, tasks):
     assert "no table is watched" in run("events", "watched").stdout
 
 
-def test_the_list_says_what_is_wrong_with_a_watch(run, tasks):
+def test_watched_lists_the_problems_of_a_watch(run, tasks):
     assert (
         run("events", "watch", "tasks", "--entity", "task", "--dedup-window", "9", "--json").json["dedup_window"] == 9
     )
@@ -115,7 +115,7 @@ def test_the_list_says_what_is_wrong_with_a_watch(run, tasks):
         (["tasks"], 2, "Missing option '--entity'"),
     ],
 )
-def test_what_cannot_be_watched_is_said(run, tasks, arguments, exit_code, message):
+def test_invalid_watches_are_rejected(run, tasks, arguments, exit_code, message):
     ran = run("events", "watch", *arguments)
 
     assert ran.exit_code == exit_code

@@ -1,4 +1,4 @@
-"""What people see on a terminal, and programs behind a pipe do not."""
+"""Output on a terminal: colours, progress bars, repeated counts and shell completion."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ COMMAND = [sys.executable, "-m", "scheduled_actions.cli"]
 
 @pytest.fixture
 def on_a_terminal(project, database_url):
-    """Give a function that runs a command on a pseudo-terminal and returns all that it shows."""
+    """Return a function that runs a command on a pseudo-terminal and returns its output."""
 
     def run(*arguments, **environ):
-        ours, theirs = pty.openpty()
+        controller, terminal = pty.openpty()
         values = {
             **os.environ,
             "DATABASE_URL": database_url,
@@ -35,13 +35,13 @@ def on_a_terminal(project, database_url):
         }
         values.pop("NO_COLOR", None)
         process = subprocess.Popen(
-            [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=values | environ
+            [*COMMAND, *arguments], stdin=terminal, stdout=terminal, stderr=terminal, env=values | environ
         )
-        os.close(theirs)
+        os.close(terminal)
         shown = b""
-        while chunk := _read(ours):
+        while chunk := _read(controller):
             shown += chunk
-        os.close(ours)
+        os.close(controller)
         assert process.wait(30) == 0, shown
         return shown.decode()
 
@@ -52,10 +52,10 @@ def _read(terminal):
     try:
         return os.read(terminal, 65536)
     except OSError:
-        return b""  # Linux says so when the other end has closed.
+        return b""  # Linux raises this error after the other end has closed.
 
 
-def test_a_status_has_its_colour_on_a_terminal_alone(on_a_terminal, run, connection):
+def test_statuses_are_coloured_only_on_a_terminal(on_a_terminal, run, connection):
     insert(connection, status="failed")
 
     coloured = on_a_terminal("actions", "list")
@@ -70,7 +70,7 @@ def test_no_color_is_respected(on_a_terminal, connection):
     assert "\x1b" not in on_a_terminal("actions", "list", NO_COLOR="1")
 
 
-def test_long_work_draws_a_bar_on_a_terminal(on_a_terminal, connection):
+def test_a_bulk_command_draws_a_progress_bar_on_a_terminal(on_a_terminal, connection):
     for _ in range(3):
         insert(connection, status="failed")
 
@@ -80,13 +80,13 @@ def test_long_work_draws_a_bar_on_a_terminal(on_a_terminal, connection):
     assert "3 actions made pending" in shown
 
 
-def test_columns_stand_under_each_other_whatever_the_width_of_a_letter(capsys):
+def test_columns_are_aligned_with_wide_and_combining_characters(capsys):
     print_table(("NAME", "NOTE"), [("请求", "a"), ("e\u0301té", "b"), ("plain", "c")])
 
     assert capsys.readouterr().out.splitlines() == ["NAME   NOTE", "请求   a", "e\u0301té    b", "plain  c"]
 
 
-def test_watching_counts_goes_on_until_it_is_stopped(project, database_url, connection):
+def test_counts_with_watch_repeats_until_a_signal(project, database_url, connection):
     insert(connection)
     environ = {**os.environ, "DATABASE_URL": database_url, "SCHEDULED_ACTIONS_PROJECT": str(project)}
     with subprocess.Popen(
@@ -94,31 +94,31 @@ def test_watching_counts_goes_on_until_it_is_stopped(project, database_url, conn
     ) as watching:
         first = json.loads(watching.stdout.readline())
         insert(connection)
-        later = first
-        while later["pending"] == 1:
-            later = json.loads(watching.stdout.readline())
+        last = first
+        while last["pending"] == 1:
+            last = json.loads(watching.stdout.readline())
         watching.send_signal(signal.SIGINT)
         assert watching.wait(30) == 0
 
-    assert (first["pending"], later["pending"]) == (1, 2)
+    assert (first["pending"], last["pending"]) == (1, 2)
 
 
-def test_watching_says_how_much_has_changed(run, connection, monkeypatch):
+def test_counts_with_watch_prints_the_changes(run, connection, monkeypatch):
     insert(connection)
     started = database_now(connection)
     insert(connection, status="completed", scheduled_at=started, started_at=started, completed_at=started)
-    looks = iter([False, True])
+    is_stopped = iter([False, True])
 
-    class Impatient:
+    class StopAfterTwoWaits:
         def set(self):
-            """Nothing stops it here."""
+            """Do nothing: no signal arrives in this test."""
 
         def wait(self, seconds):
             assert seconds == 2
             insert(connection)
-            return next(looks)
+            return next(is_stopped)
 
-    monkeypatch.setattr("scheduled_actions.cli.counts.threading.Event", Impatient)
+    monkeypatch.setattr("scheduled_actions.cli.counts.threading.Event", StopAfterTwoWaits)
 
     lines = [line.split() for line in run("counts", "--watch").stdout.splitlines()]
 
@@ -127,14 +127,14 @@ def test_watching_says_how_much_has_changed(run, connection, monkeypatch):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_what_completes_commands(run_anywhere, shell):
+def test_completion_prints_the_script_of_the_shell(run_anywhere, shell):
     script = run_anywhere("completion", shell)
 
     assert script.exit_code == 0
     assert f"_SCHEDULED_ACTIONS_COMPLETE={shell}_complete" in script.stdout
 
 
-def test_the_script_of_bash_can_be_read_by_it(run_anywhere):
+def test_bash_can_parse_its_completion_script(run_anywhere):
     script = run_anywhere("completion", "bash").stdout
 
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
@@ -148,7 +148,7 @@ def test_the_script_of_bash_can_be_read_by_it(run_anywhere):
         ("scheduled-actions actions list --sta", ["--status"]),
     ],
 )
-def test_the_tab_key_completes(words, wanted):
+def test_commands_and_options_are_completed(words, wanted):
     environ = {
         "_SCHEDULED_ACTIONS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")),
     }  # fmt: skip

@@ -6,7 +6,7 @@ from scheduled_actions.core.token_generation import digest_of
 from scheduled_actions.operations import tokens
 
 
-def test_a_token_is_printed_alone_so_that_a_script_can_keep_it(run, connection):
+def test_create_prints_only_the_token_on_stdout(run, connection):
     ran = run("tokens", "create", "ci", "--role", "operator", "--team", "red", "--expires-in", "P30D")
 
     assert ran.exit_code == 0
@@ -18,51 +18,51 @@ def test_a_token_is_printed_alone_so_that_a_script_can_keep_it(run, connection):
     assert "not shown again" in ran.stderr
 
 
-def test_without_a_word_about_it_a_token_reads_all_teams_for_ever(run, connection):
+def test_by_default_a_token_is_a_viewer_of_all_teams_and_does_not_expire(run, connection):
     ran = run("tokens", "create", "ci", "--json")
 
     assert (ran.json["role"], ran.json["team_id"], ran.json["expires_at"]) == ("viewer", None, None)
     assert str(tokens.find_digest(connection, digest_of(ran.json["token"])).id) == ran.json["id"]
 
 
-def test_an_end_can_be_an_instant(run):
+def test_the_expiry_can_be_an_instant(run):
     ran = run("tokens", "create", "ci", "--expires-at", "2031-01-01T00:00:00Z", "--json")
 
     assert ran.json["expires_at"] == "2031-01-01T00:00:00+00:00"
 
 
-def test_tokens_are_listed_without_themselves(run):
-    none = run("tokens", "list")
+def test_tokens_are_listed_without_their_secrets(run):
+    empty = run("tokens", "list")
     secret = run("tokens", "create", "ci", "--team", "red").stdout.strip()
 
-    for_people, for_programs = run("tokens", "list"), run("tokens", "list", "--json")
+    as_text, as_json = run("tokens", "list"), run("tokens", "list", "--json")
 
-    assert none.stdout == "no tokens: `scheduled-actions tokens create NAME` creates one\n"
-    heading, line = for_people.stdout.splitlines()
+    assert empty.stdout == "no tokens: `scheduled-actions tokens create NAME` creates one\n"
+    heading, line = as_text.stdout.splitlines()
     assert heading.split()[:2] == ["ID", "NAME"]
     assert line.split()[1:] == ["ci", f"{secret[:8]}…", "viewer", "red", "never", "does", "not", "expire"]
-    assert [one["name"] for one in for_programs.json["tokens"]] == ["ci"]
-    assert secret not in for_people.stdout + for_programs.stdout
+    assert [one["name"] for one in as_json.json["tokens"]] == ["ci"]
+    assert secret not in as_text.stdout + as_json.stdout
 
 
-def test_a_revoked_token_opens_nothing_and_stays_on_the_list(run, connection):
-    made = run("tokens", "create", "ci", "--json").json
+def test_a_revoked_token_stays_on_the_list(run, connection):
+    created = run("tokens", "create", "ci", "--json").json
 
-    ran, as_json = run("tokens", "revoke", made["id"]), run("tokens", "revoke", made["id"], "--json")
+    ran, as_json = run("tokens", "revoke", created["id"]), run("tokens", "revoke", created["id"], "--json")
 
-    assert (ran.exit_code, ran.stdout) == (0, f"ci ({made['hint']}…) revoked\n")
+    assert (ran.exit_code, ran.stdout) == (0, f"ci ({created['hint']}…) revoked\n")
     assert as_json.json["revoked_at"] is not None
-    assert tokens.find_digest(connection, digest_of(made["token"])).revoked_at is not None
+    assert tokens.find_digest(connection, digest_of(created["token"])).revoked_at is not None
     assert "revoked 20" in run("tokens", "list").stdout
 
 
-def test_an_expired_token_is_listed_as_such(run):
+def test_an_expired_token_is_listed_as_expired(run):
     run("tokens", "create", "ci", "--expires-at", "2020-01-01T00:00:00Z")
 
     assert run("tokens", "list").stdout.rstrip().endswith("expired")
 
 
-def test_what_cannot_be_is_refused(run, connection):
+def test_invalid_arguments_are_rejected(run, connection):
     for arguments, code, message in [
         (["create"], 2, "Missing argument 'NAME'"),
         (["create", "x" * 101], 1, "name: "),

@@ -28,7 +28,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 @pytest.fixture
 def project(project):
-    """Give the project the handler of webhooks, and an endpoint in its file."""
+    """Return the project with the handler of webhooks and an endpoint in scheduled_actions.toml."""
     text = (ROOT / "handlers/webhook.py").read_text(encoding="utf-8")
     (project / "handlers" / "webhook.py").write_text(text, encoding="utf-8")
     registry_build.write(project)
@@ -39,18 +39,18 @@ def project(project):
 
 @pytest.fixture
 def run(run):
-    """Give a function that runs a command with a key to encrypt with."""
+    """Return a function that runs a `webhooks` command with an encryption key."""
     values = {"SCHEDULED_ACTIONS_ENCRYPTION_KEY": KEY, "CRM_URL": "https://crm.example/", "CRM_SECRET": SECRET}
     return lambda *arguments, **environ: run("webhooks", *arguments, **values | environ)
 
 
 @pytest.fixture
 def endpoint(run):
-    """Return the id of an endpoint of the database."""
+    """Return the id of an endpoint in the database."""
     return run("endpoints", "create", "--url", URL, "--team", "blue", "--json").json["id"]
 
 
-def test_showing_an_endpoint_tells_what_is_on_its_way_and_why_it_waits(run, endpoint, connection):
+def test_show_prints_the_queue_of_an_endpoint_and_the_reason_for_deferrals(run, endpoint, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, payload, scheduled_at, team_id, state, history)"
         " values ('webhook:send', jsonb_build_object('endpoint', %s::text), now() + interval '1 hour', 'blue', %s, %s)",
@@ -59,15 +59,15 @@ def test_showing_an_endpoint_tells_what_is_on_its_way_and_why_it_waits(run, endp
 
     lines = run("endpoints", "show", endpoint).stdout.splitlines()
 
-    told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines if len(line.split()) > 1}
-    assert told["in_flight"] == "0 (at most 1 in each process)"
-    assert told["waiting"].startswith("1, the next 20")
-    assert told["deferred"].startswith("1 until 20")
-    assert told["deferred"].endswith(": a delivery took five seconds or more")
+    printed = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines if len(line.split()) > 1}
+    assert printed["in_flight"] == "0 (at most 1 in each process)"
+    assert printed["waiting"].startswith("1, the next 20")
+    assert printed["deferred"].startswith("1 until 20")
+    assert printed["deferred"].endswith(": a delivery took five seconds or more")
     assert run("endpoints", "show", endpoint, "--json").json["queue"]["deferred_reason"] == "hung"
 
 
-def test_an_endpoint_is_made_and_its_secret_printed_once(run):
+def test_create_stores_every_option_and_prints_the_secret_once(run):
     ran = run(
         "endpoints", "create", "--url", URL, "--team", "blue", "--pattern", "task:*", "--pattern", "note:*",
         "--filter", '{"data.n": 1}', "--header", "X-Tenant: blue", "--header", "Authorization: Bearer a:b",
@@ -75,31 +75,33 @@ def test_an_endpoint_is_made_and_its_secret_printed_once(run):
     )  # fmt: skip
 
     assert ran.exit_code == 0, ran.stderr
-    made = ran.json
-    secret = made.pop("secret")
+    created = ran.json
+    secret = created.pop("secret")
     assert secret.startswith("whsec_")
-    assert made["patterns"] == ["task:*", "note:*"]
-    assert made["header_names"] == ["authorization", "x-tenant"]
-    assert (made["filter"], made["rate_limit"], made["ordering"]) == ({"data.n": 1}, 2.5, "fifo")
-    assert made["retry"]["seconds"] == [5, 60]
-    assert made["created_by"].startswith("cli:")
-    assert run("endpoints", "show", made["id"], "--json").json == made
+    assert created["patterns"] == ["task:*", "note:*"]
+    assert created["header_names"] == ["authorization", "x-tenant"]
+    assert (created["filter"], created["rate_limit"], created["ordering"]) == ({"data.n": 1}, 2.5, "fifo")
+    assert created["retry"]["seconds"] == [5, 60]
+    assert created["created_by"].startswith("cli:")
+    assert run("endpoints", "show", created["id"], "--json").json == created
     listed = run("endpoints", "list", "--json").json
-    assert [one["id"] for one in listed["endpoints"]] == ["crm", made["id"]]
+    assert [one["id"] for one in listed["endpoints"]] == ["crm", created["id"]]
     assert listed["next_cursor"] is None
-    everything = json.dumps(listed) + run("endpoints", "show", made["id"]).stdout + run("endpoints", "list").stdout
-    assert secret not in everything
-    assert "Bearer" not in everything
-    assert SECRET not in everything
+    printed_later = (
+        json.dumps(listed) + run("endpoints", "show", created["id"]).stdout + run("endpoints", "list").stdout
+    )
+    assert secret not in printed_later
+    assert "Bearer" not in printed_later
+    assert SECRET not in printed_later
 
 
-def test_for_people_the_secret_says_that_it_is_not_shown_again(run):
-    told = run("endpoints", "create", "--url", URL).stdout
+def test_the_text_output_warns_that_the_secret_is_not_shown_again(run):
+    printed = run("endpoints", "create", "--url", URL).stdout
 
-    assert re.search(r"secret\s+whsec_\S+\n\s+store the secret now: it is not shown again", told)
+    assert re.search(r"secret\s+whsec_\S+\n\s+store the secret now: it is not shown again", printed)
 
 
-def test_without_a_key_the_refusal_says_how_to_make_one(run):
+def test_without_an_encryption_key_the_error_explains_how_to_create_one(run):
     ran = run("endpoints", "create", "--url", URL, SCHEDULED_ACTIONS_ENCRYPTION_KEY=None)
 
     assert ran.exit_code == 1
@@ -119,7 +121,7 @@ def test_without_a_key_the_refusal_says_how_to_make_one(run):
         ([], 2, "Missing option '--url'"),
     ],
 )
-def test_what_cannot_be_is_refused_without_repeating_it(run, arguments, exit_code, message):
+def test_invalid_options_are_rejected_without_printing_secrets(run, arguments, exit_code, message):
     ran = run("endpoints", "create", *arguments)
 
     assert ran.exit_code == exit_code
@@ -127,7 +129,7 @@ def test_what_cannot_be_is_refused_without_repeating_it(run, arguments, exit_cod
     assert "s3cret" not in ran.stderr
 
 
-def test_an_endpoint_is_changed_disabled_and_deleted(run, endpoint):
+def test_an_endpoint_is_updated_disabled_and_deleted(run, endpoint):
     changed = run(
         "endpoints", "update", endpoint, "--description", "New", "--rate-limit", "5", "--disable", "--json"
     ).json
@@ -142,7 +144,7 @@ def test_an_endpoint_is_changed_disabled_and_deleted(run, endpoint):
     assert f"no webhook endpoint has the id or name {endpoint}" in run("endpoints", "show", endpoint).stderr
 
 
-def test_an_endpoint_declared_in_file_is_changed_there(run):
+def test_an_endpoint_in_the_file_can_only_be_enabled(run):
     ran = run("endpoints", "update", "crm", "--description", "x")
 
     assert ran.exit_code == 1
@@ -155,9 +157,9 @@ def test_a_secret_is_rotated(run, endpoint):
     assert rotated["secret"].startswith("whsec_")
     assert rotated["previous_secret_until"] is not None
 
-    at_once = run("endpoints", "rotate", endpoint, "--grace", "0s", "--json").json
-    assert at_once["previous_secret_until"] is None
-    assert at_once["secret"] != rotated["secret"]
+    immediately = run("endpoints", "rotate", endpoint, "--grace", "0s", "--json").json
+    assert immediately["previous_secret_until"] is None
+    assert immediately["secret"] != rotated["secret"]
 
 
 def test_a_test_event_is_scheduled_and_shown_as_a_delivery(run, endpoint):
@@ -172,11 +174,11 @@ def test_a_test_event_is_scheduled_and_shown_as_a_delivery(run, endpoint):
     assert f"endpoint         {endpoint}" in run("deliveries", "show", scheduled).stdout
 
 
-def lose(connection, count, *, endpoint="crm", status="failed", error="no luck"):
+def insert_lost_deliveries(connection, count, *, endpoint="crm", status="failed", error="no luck"):
     connection.execute(
         "insert into scheduled_actions"
         " (action_type, payload, status, scheduled_at, completed_at, attempts, error_message, history)"
-        " select 'webhook:send', jsonb_build_object('event', 'crm:made', 'entity_type', 'crm', 'entity_id', n::text,"
+        " select 'webhook:send', jsonb_build_object('event', 'crm:created', 'entity_type', 'crm', 'entity_id', n::text,"
         "  'data', '{}'::jsonb, 'endpoint', %s::text), %s, scheduled_actions_now(), scheduled_actions_now(), 1, %s,"
         "  jsonb_build_array(jsonb_build_object('attempt', 1, 'outcome', 'failed', 'error',"
         "   'DeliveryFailed: endpoint \"crm\" answered 500: ' || %s::text, 'started_at', scheduled_actions_now(),"
@@ -187,8 +189,8 @@ def lose(connection, count, *, endpoint="crm", status="failed", error="no luck")
 
 
 def test_deliveries_are_listed_and_shown_with_their_attempts(run, connection):
-    lose(connection, 3)
-    lose(connection, 1, endpoint="other")
+    insert_lost_deliveries(connection, 3)
+    insert_lost_deliveries(connection, 1, endpoint="other")
 
     found = run("deliveries", "list", "--endpoint", "crm", "--status", "failed", "--limit", "2", "--json").json
     rest = run("deliveries", "list", "--endpoint", "crm", "--cursor", found["next_cursor"], "--json").json
@@ -202,7 +204,7 @@ def test_deliveries_are_listed_and_shown_with_their_attempts(run, connection):
 
 
 def test_a_delivery_is_replayed(run, connection):
-    lose(connection, 1)
+    insert_lost_deliveries(connection, 1)
     (lost,) = run("deliveries", "list", "--json").json["deliveries"]
 
     assert run("deliveries", "replay", lost["id"], "--json").json == {"id": lost["id"]}
@@ -213,8 +215,8 @@ def test_a_delivery_is_replayed(run, connection):
 
 
 def test_ten_thousand_lost_deliveries_are_recovered_with_progress(run, connection):
-    lose(connection, 10_000)
-    lose(connection, 5, endpoint="other")
+    insert_lost_deliveries(connection, 10_000)
+    insert_lost_deliveries(connection, 5, endpoint="other")
 
     ran = run("deliveries", "recover", "--from", "1h", "--endpoint", "crm", "--json")
 
@@ -227,10 +229,10 @@ def test_ten_thousand_lost_deliveries_are_recovered_with_progress(run, connectio
     assert dict(counts) == {"pending": 10_000, "failed": 5}
 
 
-def test_a_recovery_that_is_interrupted_goes_on_when_it_is_run_again(run, connection, monkeypatch):
+def test_an_interrupted_recovery_continues_when_it_is_repeated(run, connection, monkeypatch):
     from scheduled_actions.webhooks.deliveries import Deliveries
 
-    lose(connection, 1200)
+    insert_lost_deliveries(connection, 1200)
     recover, calls = Deliveries.recover, []
 
     def interrupted(self, *arguments, **options):
@@ -248,17 +250,19 @@ def test_a_recovery_that_is_interrupted_goes_on_when_it_is_run_again(run, connec
     assert run("deliveries", "recover", "--from", "1h").stdout == "700 deliveries are pending again\n"
 
 
-def test_what_is_sent_to_a_disabled_endpoint_is_told_to_be_skipped(run, endpoint):
+def test_commands_warn_that_deliveries_to_a_disabled_endpoint_are_skipped(run, endpoint):
     run("endpoints", "update", endpoint, "--disable")
 
-    how = f"{endpoint} is disabled, and its deliveries are skipped: run `scheduled-actions webhooks endpoints update"
-    assert how in run("endpoints", "test", endpoint).stderr
-    assert how in run("deliveries", "recover", "--from", "1h", "--endpoint", endpoint).stderr
+    warning = (
+        f"{endpoint} is disabled, and its deliveries are skipped: run `scheduled-actions webhooks endpoints update"
+    )
+    assert warning in run("endpoints", "test", endpoint).stderr
+    assert warning in run("deliveries", "recover", "--from", "1h", "--endpoint", endpoint).stderr
     run("endpoints", "update", endpoint, "--enable")
     assert run("endpoints", "test", endpoint).stderr == ""
 
 
-def test_an_instant_that_is_none_is_refused_with_what_may_stand_there(run):
+def test_an_invalid_instant_is_rejected_with_examples_of_durations(run):
     ran = run("deliveries", "recover", "--from", "yesterday")
 
     assert ran.exit_code == 2
@@ -275,16 +279,16 @@ def test_a_duration_that_begins_before_the_year_1_is_a_usage_error(run, command)
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_a_recovery_of_ten_thousand_loses_nothing_and_the_next_run_goes_on(connection, project, database_url):
-    lose(connection, 10_000)
-    # The recovery stands still in the middle of its tenth batch, and there Ctrl-C finds it.
+def test_ctrl_c_during_a_recovery_loses_nothing_and_the_next_run_continues(connection, project, database_url):
+    insert_lost_deliveries(connection, 10_000)
+    # A lock blocks the recovery in the middle of its tenth batch, where Ctrl-C interrupts it.
     connection.execute(
-        "create function stand_still() returns trigger language plpgsql as"
+        "create function wait_for_lock() returns trigger language plpgsql as"
         " $$ begin perform pg_advisory_xact_lock_shared(4711); return new; end $$"
     )
     connection.execute(
-        "create trigger stand_still before update on scheduled_actions for each row"
-        " when (new.payload ->> 'entity_id' = '5000') execute function stand_still()"
+        "create trigger wait_for_lock before update on scheduled_actions for each row"
+        " when (new.payload ->> 'entity_id' = '5000') execute function wait_for_lock()"
     )
     connection.execute("select pg_advisory_lock(4711)")
     command = [sys.executable, "-m", "scheduled_actions.cli", "webhooks", "deliveries", "recover", "--from", "1h"]
@@ -295,19 +299,19 @@ def test_ctrl_c_in_a_recovery_of_ten_thousand_loses_nothing_and_the_next_run_goe
         env=environ,
         stderr=subprocess.PIPE,
         text=True,
-        # Also where these tests run in the background of a shell, which has its programs ignore Ctrl-C.
+        # A shell makes the processes that it runs in the background ignore Ctrl-C; restore the default.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     ) as first:
-        wait_until(lambda: is_waiting(connection), within=60, what="the recovery to stand still")
+        wait_until(lambda: is_waiting(connection), within=60, what="the recovery to wait for the lock")
         first.send_signal(signal.SIGINT)
-        told = first.communicate(timeout=60)[1].splitlines()
+        printed = first.communicate(timeout=60)[1].splitlines()
     connection.execute("select pg_advisory_unlock(4711)")
     recovered = connection.execute("select count(*) from webhook_deliveries where status = 'pending'").fetchone()[0]
     second = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=60)
 
     assert first.returncode == 1
-    assert told[0] == "500 of 10,000"
-    assert told[-1] == f"error: interrupted after {recovered:,}; run the command again to continue"
+    assert printed[0] == "500 of 10,000"
+    assert printed[-1] == f"error: interrupted after {recovered:,}; run the command again to continue"
     assert 0 < recovered < 10_000
     assert second.stderr.splitlines()[-1] == f"{10_000 - recovered:,} of {10_000 - recovered:,}"
     assert connection.execute("select status, count(*) from webhook_deliveries group by 1").fetchall() == [
@@ -315,11 +319,12 @@ def test_ctrl_c_in_a_recovery_of_ten_thousand_loses_nothing_and_the_next_run_goe
     ]
 
 
-def test_what_an_endpoint_missed_is_replayed(run, connection, endpoint):
+def test_events_that_an_endpoint_missed_are_replayed(run, connection, endpoint):
     connection.execute(
         "insert into scheduled_actions (action_type, payload, status, scheduled_at, completed_at, team_id, result)"
-        " select 'webhook:send', jsonb_build_object('event', 'task:made', 'entity_type', 'task', 'entity_id', n::text,"
-        "  'data', '{}'::jsonb), 'completed', scheduled_actions_now(), scheduled_actions_now(), 'blue',"
+        " select 'webhook:send', jsonb_build_object('event', 'task:created', 'entity_type', 'task',"
+        "  'entity_id', n::text, 'data', '{}'::jsonb),"
+        "  'completed', scheduled_actions_now(), scheduled_actions_now(), 'blue',"
         "  '{\"endpoints\": []}' from generate_series(1, 3) n"
     )
     since = datetime.now(UTC).replace(hour=0, minute=0).isoformat()
@@ -333,7 +338,7 @@ def test_what_an_endpoint_missed_is_replayed(run, connection, endpoint):
 
 
 @pytest.mark.parametrize("since", ["yesterday", "", "2026-13-01"])
-def test_an_instant_that_is_none_is_refused(run, since):
+def test_an_unparsable_instant_is_rejected(run, since):
     ran = run("deliveries", "recover", "--from", since)
 
     assert ran.exit_code == 2
@@ -342,7 +347,7 @@ def test_an_instant_that_is_none_is_refused(run, since):
 
 @pytest.fixture
 def listening(project):
-    """Return a function that starts `webhooks listen` in a process of its own; it ends after `count` requests."""
+    """Return a function that starts `webhooks listen` as a process, which ends after `count` requests."""
     started = []
 
     def start(*options, count):
@@ -376,7 +381,7 @@ def signed(body):
     return headers | {"webhook-signature": Webhook(SECRET).sign("msg_1", at, body.decode())}
 
 
-def test_what_arrives_is_verified_and_printed(listening):
+def test_requests_are_verified_and_printed(listening):
     process, url = listening("--secret", SECRET, "--json", count=2)
     body = b'{"event": "task:created"}'
 
@@ -384,12 +389,12 @@ def test_what_arrives_is_verified_and_printed(listening):
     assert post(url, body, {"webhook-id": "msg_2"}) == 401
 
     out, _ = process.communicate(timeout=20)
-    believed, refused = map(json.loads, out.splitlines())
-    assert (believed["webhook_id"], believed["is_verified"], believed["body"]) == ("msg_1", True, json.loads(body))
-    assert (refused["is_verified"], refused["problem"]) == (False, "the request has no webhook-timestamp header")
+    verified, rejected = map(json.loads, out.splitlines())
+    assert (verified["webhook_id"], verified["is_verified"], verified["body"]) == ("msg_1", True, json.loads(body))
+    assert (rejected["is_verified"], rejected["problem"]) == (False, "the request has no webhook-timestamp header")
 
 
-def test_it_listens_with_the_secret_of_an_endpoint_and_may_fail_on_purpose(listening):
+def test_listen_uses_the_secret_of_an_endpoint_and_answers_with_the_given_status(listening):
     process, url = listening("--endpoint", "crm", "--answer", "500", count=1)
     body = b'{"event": "task:created", "\\u001b[2J": 1}'
 
@@ -400,7 +405,7 @@ def test_it_listens_with_the_secret_of_an_endpoint_and_may_fail_on_purpose(liste
     assert "\x1b" not in out
 
 
-def test_without_a_secret_it_makes_one_and_says_where_it_goes(listening):
+def test_listen_without_a_secret_generates_one_and_prints_the_settings(listening):
     process, url = listening(count=1)
     err = "".join(process.stderr.readline() for _ in range(7))
 
@@ -411,7 +416,7 @@ def test_without_a_secret_it_makes_one_and_says_where_it_goes(listening):
     assert re.search(rf"LOCAL_WEBHOOK_URL={url}\n\s+LOCAL_WEBHOOK_SECRET=whsec_", err)
 
 
-def test_a_port_that_is_taken_and_an_endpoint_that_is_none_are_said(run, listening):
+def test_a_port_in_use_and_an_unknown_endpoint_are_rejected(run, listening):
     _, url = listening("--secret", SECRET, count=1)
     port = url.rpartition(":")[2]
 
@@ -419,7 +424,7 @@ def test_a_port_that_is_taken_and_an_endpoint_that_is_none_are_said(run, listeni
     assert "declares no endpoint 'nothing'" in run("listen", "--endpoint", "nothing").stderr
 
 
-def test_secrets_are_encrypted_anew(run, endpoint):
+def test_reseal_encrypts_the_secrets_with_the_first_key(run, endpoint):
     new = Fernet.generate_key().decode()
 
     assert run("endpoints", "reseal", "--json", SCHEDULED_ACTIONS_ENCRYPTION_KEY=f"{new},{KEY}").json == {"resealed": 1}

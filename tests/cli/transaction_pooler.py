@@ -1,4 +1,4 @@
-"""A pooler in transaction mode, as small as can be: all clients share one session of the server."""
+"""A minimal pooler in transaction mode: all clients share one session of the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOST = "127.0.0.1"
 
 @contextlib.contextmanager
 def pooling(server_port: int) -> Iterator[int]:
-    """Give the port of a pooler before the server that listens on another one."""
+    """Run a pooler in front of the server on `server_port`, and yield the port of the pooler."""
     with socket.create_server((_HOST, 0)) as listener:
         pool = _Pool(server_port)
         threading.Thread(target=_accept, args=(listener, pool), daemon=True).start()
@@ -28,7 +28,7 @@ def pooling(server_port: int) -> Iterator[int]:
 
 
 class _Pool:
-    """The one session that is kept."""
+    """The session that the clients share."""
 
     def __init__(self, server_port: int) -> None:
         self.server_port = server_port
@@ -36,7 +36,7 @@ class _Pool:
         self._is_free = threading.Condition()
 
     def offer(self, session: socket.socket) -> None:
-        """Keep the first session that is offered, and whatever comes back; close every other."""
+        """Keep the first session, or take it back from a client; close any other session."""
         with self._is_free:
             if self._kept is None:
                 self._kept = session
@@ -48,7 +48,7 @@ class _Pool:
             self._is_free.notify()
 
     def take(self) -> socket.socket:
-        """Return the session once no one else has it."""
+        """Return the session as soon as no other client uses it."""
         with self._is_free:
             assert self._is_free.wait_for(lambda: not self._is_lent, timeout=20)
             self._is_lent = True
@@ -56,7 +56,7 @@ class _Pool:
             return self._kept
 
     def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         if self._kept is not None:
             self._kept.close()
 
@@ -87,12 +87,12 @@ def _serve(client: socket.socket, pool: _Pool) -> None:
 
 
 def _log_in(client: socket.socket, pool: _Pool) -> bool:
-    """Let the client log in at the server in its own name; the cancel key it hears is the pooler's."""
+    """Relay the login of the client to the server, with a cancel key of the pooler; return whether it succeeded."""
     while True:
         length = _exactly(client, 4)
         rest = _exactly(client, struct.unpack("!I", length)[0] - 4)
         code = struct.unpack("!I", rest[:4])[0]
-        if code == 80877102:  # A request to cancel: it names a key that means nothing here.
+        if code == 80877102:  # A cancel request; the pooler ignores its key.
             return False
         if code not in {80877103, 80877104}:
             break

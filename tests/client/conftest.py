@@ -1,4 +1,4 @@
-"""A project that is the process's own."""
+"""A project whose runtime is that of the process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.deadlines.deadline_project import deadline_project, send, start
 
 @action("test:run")
 def run(payload: dict):
-    """Take any object."""
+    """Accept any payload."""
 
 
 @pytest.fixture
 def project(database_url):
-    """Give a project with a handler and with deadlines, as the process's own."""
+    """Return a project with a handler and deadlines; its runtime is that of the process."""
     with deadline_project(database_url, run, send, start) as project:
         yield project

@@ -1,4 +1,4 @@
-"""The functions about actions, facts and events work on the process's own project."""
+"""The functions for actions and facts use the runtime of the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INVOICE = {"type": "invoice", "id": "42"}
 APPROVED = {"kind": "document_state", "target": INVOICE, "state": "approved"}
 
 
-def test_actions_are_scheduled_and_changed(project):
+def test_actions_are_scheduled_updated_cancelled_and_retried(project):
     scheduled = scheduled_actions.schedule_action("test:run", {"n": 1}, scheduled_at=timedelta(hours=1))
     many = scheduled_actions.schedule_actions([{"action_type": "test:run", "payload": {}}])
     updated = scheduled_actions.update_action(scheduled.id, priority=2)
@@ -28,7 +28,7 @@ def test_actions_are_scheduled_and_changed(project):
     assert {one.id for one in listed} == {scheduled.id, many[0].id}
 
 
-def test_an_action_waits_for_a_fact_that_is_reported(project):
+def test_an_action_waits_until_a_fact_is_reported(project):
     waiting = scheduled_actions.schedule_when("test:run", {}, APPROVED, check_interval="PT1H", timeout="P1D").id
     before = project.processor.tick()
 
@@ -40,7 +40,7 @@ def test_an_action_waits_for_a_fact_that_is_reported(project):
     assert scheduled_actions.get_action(waiting).status == "completed"
 
 
-def test_facts_are_read_and_forgotten(project):
+def test_facts_are_reported_read_and_deleted(project):
     scheduled_actions.report_fact(INVOICE, "state", "draft", team_id="blue")
     scheduled_actions.report_fact(INVOICE, "state", "approved", team_id="blue")
 
@@ -56,7 +56,7 @@ def test_facts_are_read_and_forgotten(project):
     assert values[-2:] == ["approved", "draft"]
 
 
-def test_an_action_is_explained_to_its_own_team_alone(project, connection):
+def test_an_action_is_explained_only_to_its_own_team(project, connection):
     action_id = insert(connection, team_id="blue", status="completed", completed_at="now")
 
     mine = scheduled_actions.explain_action(str(action_id), team_id="blue")

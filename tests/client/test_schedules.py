@@ -1,4 +1,4 @@
-"""The functions about schedules work on the process's own project."""
+"""The functions for schedules use the runtime of the process."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from tests.factories import NOW, set_clock
 HOUR = timedelta(hours=1)
 
 
-def test_a_schedule_is_made_changed_run_and_deleted(project, connection):
+def test_a_schedule_is_created_changed_run_and_deleted(project, connection):
     set_clock(connection, NOW)
-    made = scheduled_actions.schedule_recurring_action("test:run", {"n": 1}, "every 1 hour", name="hourly", team_id="t")
+    created = scheduled_actions.schedule_recurring_action(
+        "test:run", {"n": 1}, "every 1 hour", name="hourly", team_id="t"
+    )
 
     changed = scheduled_actions.update_schedule("hourly", team_id="t", priority=3)
     paused = scheduled_actions.pause_schedule("hourly", team_id="t")
@@ -27,8 +29,8 @@ def test_a_schedule_is_made_changed_run_and_deleted(project, connection):
     listed = scheduled_actions.list_schedules(team_id="t")
     scheduled_actions.delete_schedule("hourly", team_id="t")
 
-    assert (made.id, changed.priority, paused.status, resumed.status) == (found.id, 3, "paused", "active")
-    assert scheduled_actions.get_action(once.id).schedule_id == made.id
+    assert (created.id, changed.priority, paused.status, resumed.status) == (found.id, 3, "paused", "active")
+    assert scheduled_actions.get_action(once.id).schedule_id == created.id
     assert (skipped.skipped, len(past)) == (1, 3)
     assert listed == [found]
     with pytest.raises(UnknownSchedule):
