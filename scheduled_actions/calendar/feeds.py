@@ -218,7 +218,7 @@ def _schedules(connection: Connection, feed: store.Feed) -> list[Schedule]:
 
 
 def _rows(connection: Connection, feed: store.Feed, now: datetime) -> Iterator[CalendarEvent]:
-    """Yield the deadlines of a feed, and its actions that belong to no schedule or deadline; at most 500 of each.
+    """Yield the deadlines of a feed, and its actions without a schedule or deadline, from at most 500 rows each.
 
     The event of a deadline has an alarm for each planned reminder that is not after the due instant. Deadlines have no
     action type, so a feed of one action type contains no deadlines.

@@ -99,9 +99,9 @@ class CalendarService:
     ) -> EntryPage:
         """Return the first entries at or after `start` and before `end`, or the next ones after a cursor.
 
-        Entries are pending actions (except those that mark a deadline missed or create the next one), due instants of
-        unresolved deadlines, and occurrences of active fixed schedules after the planned one, at most `FORECAST_MOST`
-        of each schedule.
+        Entries are pending actions (except those that mark a deadline missed or create the next deadline), due instants
+        of unresolved deadlines, and occurrences of active fixed schedules after the planned one. Each schedule has at
+        most `FORECAST_MOST` of these occurrences.
 
         Args:
             start: Aware; None: now.

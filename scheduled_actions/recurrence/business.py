@@ -37,14 +37,14 @@ _FORMS = (
 
 @parser
 def parse_business_day(text: str, *, zone: ZoneInfo, anchor: datetime, since: datetime, calendar: Skips) -> Rule:
-    """Parse the rule of the nth, or nth last, business day of each month, quarter or year.
+    """Parse a rule for the nth or nth last business day of each month, quarter or year.
 
     Args:
-        text: As in `_FORMS`, in upper or lower case; the position is first to tenth, 1st to 23rd (66th of a quarter,
-            262nd of a year), last, 2nd last or third-last.
+        text: Such as `2nd last business day of the month at 09:00`, in upper or lower case. The position is first to
+            tenth, 1st to 23rd (66th of a quarter, 262nd of a year), last, 2nd last or third-last.
         zone: The zone of the rule's dates and wall clock.
         anchor: Aware; its wall time is the time of day unless the rule has one (`at 09:00`).
-        since: Aware; nothing occurs before it.
+        since: Aware; the rule has no occurrence before it.
         calendar: The skips; their holidays, dates and ranges are not business days.
 
     Raises:
@@ -67,7 +67,15 @@ def parse_business_day(text: str, *, zone: ZoneInfo, anchor: datetime, since: da
 
 
 def _number(which: str, position: str) -> int:
-    """Return the number of a position, `2nd` or `second`; `which` is the position with its "last", for the error."""
+    """Return the number of a position, such as `2nd` or `second`.
+
+    Args:
+        which: The position as written, with its "last"; for the error.
+        position: The position without its "last".
+
+    Raises:
+        Malformed: The position is unknown.
+    """
     if numbered := re.fullmatch("([0-9]{1,4})(?:st|nd|rd|th)", position):
         return int(numbered[1])
     if position in _ORDINALS:
@@ -123,7 +131,13 @@ class _BusinessDay(Rule):
         raise NeverOccurs(self.text, f"no {self.period} of the next {HORIZON_YEARS} years has such a day")
 
     def _of_period(self, first_month: int, next_month: int, budget: EvaluationBudget) -> Occurrence | None:
-        """Return the occurrence of a period, given in months since year 0; None if it has too few business days."""
+        """Return the occurrence of a period; None if the period has too few business days.
+
+        Args:
+            first_month: The first month of the period, in months since year 0.
+            next_month: The first month after the period, in months since year 0.
+            budget: Spends a step per weekday.
+        """
         first, end = (date(month // 12, month % 12 + 1, 1) for month in (first_month, next_month))
         left = self.number
         passed: list[str] = []

@@ -324,7 +324,7 @@ def _aware(name: str, moment: datetime) -> datetime:
 
 
 def _parse(source: _Source, zone: ZoneInfo, budget: EvaluationBudget) -> Rule:
-    """Parse a rule of any kind; the last occurrence of a rule with COUNT is searched within the budget."""
+    """Parse a rule of any kind; the budget covers parsing and finding the last occurrence of a rule with COUNT."""
     text, anchor, since = source.text, source.anchor, source.since
     budget.spend(20 + len(text) // 10)  # for parsing a rule of any kind
     if len(text) > _LENGTH_MOST:

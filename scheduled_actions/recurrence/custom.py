@@ -77,7 +77,13 @@ def skip_reason(at: datetime, *, name: str, function: SkipFunction) -> str | Non
 
 
 def unregistered(name: str, known: Mapping[str, Any], *, decorator: str) -> str:
-    """Return the error message for a function name that is not registered."""
+    """Return the error message for a function name that is not registered.
+
+    Args:
+        name: The name.
+        known: The registered functions of this kind, by name; one may be suggested.
+        decorator: The decorator that declares such a function; shown if `known` is empty.
+    """
     return f'no function is registered as "{truncate(name, _REPEATED_MOST)}"; ' + did_you_mean(
         name,
         known,
@@ -123,7 +129,7 @@ class _CustomRule(Rule):
         except OverflowError:
             raise self._invalid(result.isoformat(), local, "an instant between the years 1 and 9999") from None
         if occurrence.at <= after:
-            raise self._invalid(result.isoformat(), local, "an instant strictly after it")
+            raise self._invalid(result.isoformat(), local, "an instant after the given one")
         if occurrence.at - after > timedelta(days=HORIZON_YEARS * 366):
             raise NeverOccurs(self.text, f"the next occurrence is more than {HORIZON_YEARS} years away")
         return occurrence

@@ -175,7 +175,7 @@ def parse_interval(text: str, *, zone: ZoneInfo, anchor: datetime, since: dateti
             upper or lower case. Intervals of calendar units can end with `at 09:00`.
         zone: The calendar and wall clock of days, weeks, months and years.
         anchor: Aware; itself an occurrence, unless `at` sets another time of day.
-        since: Aware, at or before the anchor; nothing occurs before it.
+        since: Aware, at or before the anchor; the interval has no occurrence before it.
 
     Raises:
         RecurrenceInvalid: The text is not an interval, or the interval is not allowed (for example shorter than a
@@ -242,7 +242,7 @@ class _ExactInterval(_Interval):
         )
 
     def next_after(self, moment: datetime, _budget: EvaluationBudget | None = None) -> Occurrence | None:
-        """Return the first occurrence strictly after `moment`; None where the calendar ends."""
+        """Return the first occurrence strictly after `moment`; None after the year 9999."""
         steps = max((moment - self.anchor) // self.step + 1, self.least_steps)
         try:
             return Occurrence(self.anchor + steps * self.step)
@@ -306,7 +306,7 @@ class _CalendarInterval(_Interval):
         )
 
     def next_after(self, moment: datetime, _budget: EvaluationBudget | None = None) -> Occurrence | None:
-        """Return the first occurrence strictly after `moment`; None where the calendar ends."""
+        """Return the first occurrence strictly after `moment`; None after the year 9999."""
         # Naive instants in UTC are used, because computing with aware ones takes twice as long.
         origin = self.anchor.replace(tzinfo=None)
         after = origin + max(moment - self.anchor, self.earliest)

@@ -36,7 +36,7 @@ def preview(
     """Return the first `count` occurrences after `start`, as a JSON object.
 
     Args:
-        text: The rule, as `compile_recurrence` takes it.
+        text: The rule; see `compile_recurrence`.
         timezone: IANA name.
         start: The anchor of intervals, itself not an occurrence. Naive: a wall time in the zone.
         count: 1 to 1,000; fewer occurrences are returned if the rule ends or the evaluation budget is used up.
@@ -105,7 +105,7 @@ def _instant(name: str, moment: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _first(recurrence: Recurrence, start: datetime, count: int) -> tuple[list[Occurrence], bool]:
-    """Return the first `count` occurrences, or fewer if the budget is used up, and whether more may follow."""
+    """Return the first `count` occurrences (fewer if the rule or the budget ends), and whether more may follow."""
     occurrences: list[Occurrence] = []
     while len(occurrences) < count:
         try:

@@ -56,7 +56,7 @@ class DeferredPlanning:
     def plan(self, left: UnplannedSchedule) -> None:
         """Plan a schedule; never raises.
 
-        A schedule whose update is refused is paused with the reason. One that cannot be read is left to the sweep.
+        If its update is refused, the schedule is paused with the reason. If it cannot be read, it is left to the sweep.
         """
 
         def refused(error: BaseException) -> None:
@@ -131,8 +131,7 @@ class PlanningThreads:
     """Plans on separate threads the schedules that the transactions of a tick leave unplanned.
 
     Each set of project functions has one thread while there are schedules to plan, so that a function that hangs delays
-    only the schedules that call it. If the process ends first, the sweep plans the remaining
-    schedules.
+    only the schedules that call it. If the process ends first, the sweep plans the remaining schedules.
 
     Args:
         deferred: Plans a schedule.

@@ -239,7 +239,7 @@ def pause_refused(connection: Connection, schedule_id: UUID, error: BaseExceptio
         return
     log.warning("schedule.refused id=%s error=%s", schedule_id, reason)
 
-    why = settlement.clean(f"planning the next occurrence was refused: {reason}")
+    why = settlement.clean(f"the next occurrence could not be planned: {reason}")
 
     def pause() -> None:
         with connection.transaction():

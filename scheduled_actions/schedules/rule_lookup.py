@@ -184,7 +184,7 @@ def _skips(skip: Mapping[str, Any] | None, budget: EvaluationBudget | None) -> S
 
 
 def apply_jitter(schedule: PlanningState, at: datetime) -> datetime:
-    """Return when an occurrence is due: its instant plus its delay within the jitter."""
+    """Return the instant at which an occurrence is due: its own instant plus its delay within the jitter."""
     if not schedule.jitter_seconds:
         return at
     from scheduled_actions.recurrence.compiling import add_jitter  # noqa: PLC0415 - a cold tick does without

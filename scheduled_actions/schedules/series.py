@@ -118,14 +118,21 @@ class ScheduleHook:
     def lock_before_settle(
         self, connection: Connection, endings: Sequence[EndingAction]
     ) -> list[store.ScheduleSnapshot]:
-        """Lock the schedules that wait for the end of one of these actions."""
+        """Lock and return the schedules that wait for the end of one of these actions."""
         schedule_ids = _schedule_ids(endings)
         return store.lock_those_that_watch(connection, set(schedule_ids.values()), schedule_ids)
 
     def after_settle(
         self, connection: Connection, locked: object, endings: Sequence[EndingAction], statuses: Mapping[UUID, Status]
     ) -> None:
-        """Update every schedule that waited for the end of one of these actions."""
+        """Update every schedule that waited for the end of one of these actions.
+
+        Args:
+            connection: In the settling transaction.
+            locked: The result of `lock_before_settle`.
+            endings: The settled actions.
+            statuses: The new status of each action; an action that lost its claim is missing.
+        """
         self._conclude(connection, cast("list[store.ScheduleSnapshot]", locked), _schedule_ids(endings), statuses)
 
     def settled_apart(
@@ -140,6 +147,13 @@ class ScheduleHook:
 
         A schedule whose update is refused is paused; a locked one is left to the sweep. The full lock timeout applies
         only once, even if many schedules are locked.
+
+        Args:
+            connection: In autocommit mode.
+            endings: The settled actions.
+            statuses: The new status of each action; an action that lost its claim is missing.
+            was_refused: Whether the database rejected the batch of these actions; it has already waited for the locks,
+                so the short lock timeout applies.
         """
         pairs = list(_schedule_ids(endings).items())
 
@@ -155,7 +169,14 @@ class ScheduleHook:
         return None if row is None else row[0]
 
     def after_cancel(self, connection: Connection, locked: object, action_id: UUID, status: Status) -> None:
-        """Plan the next occurrence if the planned one was cancelled; pause the schedule if planning is refused."""
+        """Plan the next occurrence if the planned one was cancelled; pause the schedule if planning is refused.
+
+        Args:
+            connection: In the cancelling transaction.
+            locked: The id that `lock_before_cancel` returned.
+            action_id: The cancelled action.
+            status: The new status of the action.
+        """
         schedule_id = cast("UUID", locked)
         contain(
             partial(self.conclude, connection, {action_id: schedule_id}, {action_id: status}),

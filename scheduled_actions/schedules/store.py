@@ -141,7 +141,7 @@ def get(
     """Return one schedule by id or by name; None if there is none.
 
     Args:
-        connection: Reads the schedule.
+        connection: In a transaction if `locked` is set.
         schedule_id: Find by id.
         name: Find by name within `name_team_id`.
         name_team_id: The team of the name; None: schedules without a team.
@@ -338,7 +338,7 @@ def insert_occurrences(
     """Insert occurrences that are due now; return the ids of the new actions. Existing occurrences stay unchanged.
 
     Args:
-        connection: Inserts the actions.
+        connection: In the transaction that locked the schedule.
         schedule_id: The schedule of the occurrences.
         occurrences: The rule's own instants; None for a manual run.
         by: Who requested the occurrences.

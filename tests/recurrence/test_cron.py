@@ -99,7 +99,10 @@ def test_a_time_that_does_not_exist_runs_at_the_first_minute_after_the_gap_with_
         ("0,30 2 * * *", "02:00 and 02:30 do not exist on 2027-03-14 in America/New_York: run once, at 03:00"),
         (
             "0 1,2,3 * * *",
-            "02:00 does not exist on 2027-03-14 in America/New_York: runs at 03:00, with the run due then",
+            (
+                "02:00 does not exist on 2027-03-14 in America/New_York: runs at 03:00, "
+                "together with the run due at that time"
+            ),
         ),
         (
             "0-59 2 * * *",

@@ -203,20 +203,20 @@ def test_a_rule_has_this_description(text, words):
         ),
         (
             "DTSTART:20270101T090000Z RRULE:FREQ=DAILY",
-            "DTSTART is in UTC: the rule follows that clock, not the one of America/New_York",
+            "DTSTART is in UTC: the rule follows the clock of that zone, not of America/New_York",
         ),
         (
             "FREQ=DAILY;BYHOUR=9",
             (
                 "BYHOUR without BYMINUTE and BYSECOND takes the missing part of the time from the start (09:07:10); "
-                "add BYMINUTE=0;BYSECOND=0 for zero"
+                "add BYMINUTE=0;BYSECOND=0 to use zero instead"
             ),
         ),
         (
             "FREQ=WEEKLY;BYHOUR=9;BYMINUTE=0",
             (
                 "BYHOUR without BYSECOND takes the missing part of the time from the start (09:07:10); "
-                "add BYSECOND=0 for zero"
+                "add BYSECOND=0 to use zero instead"
             ),
         ),
     ],

@@ -206,10 +206,10 @@ def test_a_holiday_has_its_english_name(day, holidays, name, monkeypatch):
             "skip.holidays: 'countri' is not a key of holidays; did you mean \"country\"?",
         ),
         ({"holidays": {"country": 1}}, "skip.holidays.country: 1 is not a name, such as US, CA or NYSE"),
-        ({"holidays": {"subdivision": "CA"}}, "is not a country (and optionally a subdivision), or a market"),
+        ({"holidays": {"subdivision": "CA"}}, "is not a holiday calendar with either a country or a market"),
         (
             {"holidays": {"country": "US", "market": "NYSE"}},
-            "is not a country (and optionally a subdivision), or a market",
+            "is not a holiday calendar with either a country or a market",
         ),
     ],
 )  # fmt: skip

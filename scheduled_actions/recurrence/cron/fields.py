@@ -78,8 +78,8 @@ class Fields:
     def is_fixed(self) -> bool:
         """Whether the expression has fixed times of day, which a clock change must neither lose nor repeat.
 
-        Source: Debian's cron, which marks a minute or hour field that begins with a star, and exempts those jobs from
-        the special treatment.
+        Source: Debian's cron, which marks a minute or hour field that begins with a star, and exempts jobs with such
+        a field from the special treatment.
         """
         return not (self.minute.startswith("*") or self.hour.startswith("*"))
 
@@ -355,5 +355,5 @@ def does_not_exist(walls: Sequence[datetime], shown: datetime, zone: ZoneInfo) -
     missing = f"{times[0]} does" if len(times) == 1 else f"{times[0]} and {more} do"
     at = f"{shown:%H:%M}" if shown.date() == walls[0].date() else f"{shown:%H:%M on %Y-%m-%d}"
     runs = "runs at" if len(times) == 1 else "run once, at"
-    joined = ", with the run due then" if len(times) < len(walls) else ""
+    joined = ", together with the run due at that time" if len(times) < len(walls) else ""
     return f"{missing} not exist on {walls[0]:%Y-%m-%d} in {zone.key}: {runs} {at}{joined}"

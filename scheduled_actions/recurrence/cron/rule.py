@@ -64,9 +64,10 @@ def parse_cron(text: str, *, zone: ZoneInfo, anchor: datetime) -> "CronRule":
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CronMatchingTimes:
-    """The wall times that an expression matches; sets of numbers are bits of an integer: bit 9 of the hours is 09:00.
+    """The wall times that an expression matches.
 
-    There are only 28 kinds of months (by length and weekday of the first day), so the days of each are computed once.
+    Each set of numbers is stored as the bits of an integer: bit 9 of `hours` means 09:00. There are only 28 kinds of
+    months (by length and weekday of the first day), so the days of each are computed once.
     """
 
     minutes: int

@@ -87,7 +87,7 @@ def as_rrule(recurrence: Recurrence, start: datetime, *, remaining: int | None =
 def _compared(
     recurrence: Recurrence, since: datetime, until: datetime, remaining: int | None, *, most: int = _COMPARED_MOST
 ) -> _Stretch:
-    """Return the instants of a recurrence in a stretch; if there are too many, the stretch ends with the last one."""
+    """Return the instants of a recurrence in a stretch; after `most` instants, the stretch ends with the last one."""
     most = most if remaining is None else min(remaining, most)
     instants = [occurrence.at for occurrence in recurrence.between(since, until, limit=most)]
     return since, instants[-1] if len(instants) == most else until, instants
@@ -105,7 +105,11 @@ def _sampled(recurrence: Recurrence, start: datetime, remaining: int | None) -> 
 def _exceptions(
     rule: str, start: datetime, zone: ZoneInfo, stretches: list[_Stretch], budget: EvaluationBudget
 ) -> list[datetime] | None:
-    """Return the instants of a rule that the stretches lack; None if there are too many, or the rule lacks others."""
+    """Return the instants of a rule that are not in the stretches.
+
+    Returns:
+        None if there are too many, or if the rule lacks an instant of the stretches.
+    """
     exceptions: list[datetime] = []
     text = f"DTSTART;TZID={zone.key}:{start:{_STAMP}}\nRRULE:{rule}"
     try:

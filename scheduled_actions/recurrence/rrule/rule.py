@@ -254,7 +254,7 @@ def _dates(written: RecurrenceText, start: datetime, zone: ZoneInfo) -> tuple[Oc
 def _last_of(
     count: int | None, times: RRuleWallTimes | ExactTimes, opens_at: datetime, budget: EvaluationBudget
 ) -> datetime | None:
-    """Return the instant of the `count`th occurrence; None without a count, or if no more occur for thirty years."""
+    """Return the instant of the `count`th occurrence; None without a count, or if it is after a gap of thirty years."""
     if count is None:
         return None
     since: datetime | None = opens_at - datetime.resolution

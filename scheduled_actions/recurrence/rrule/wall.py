@@ -145,10 +145,14 @@ def _times_of_day(parts: Parts, start: datetime) -> list[int]:
 
 
 class Days:
-    """The days that match completed parts, with the start from which the interval counts.
+    """The days that match the parts of a rule.
 
-    Sets of days of a month are bits of an integer: bit 9 is the 9th. They depend on few properties of the year, so each
-    variant is computed only once.
+    A set of days of a month is stored as the bits of an integer: bit 9 means the 9th. The sets depend on few properties
+    of the year, so each variant is computed only once.
+
+    Args:
+        parts: The parts, completed from the start.
+        start: The first day; the interval is counted from it.
     """
 
     def __init__(self, parts: Parts, start: date) -> None:

@@ -268,7 +268,7 @@ def about_start(
     return applying(
         (
             written.start and schedule_zone.key not in {"UTC", zone.key},
-            f"DTSTART is in {zone.key}: the rule follows that clock, not the one of {schedule_zone.key}",
+            f"DTSTART is in {zone.key}: the rule follows the clock of that zone, not of {schedule_zone.key}",
         ),
         (
             written.start and first,
@@ -281,7 +281,7 @@ def about_start(
             not written.start and parts.by_hour and is_odd and not parts.is_exact,
             (
                 f"BYHOUR without {' and '.join(missing)} takes the missing part of the time from the start "
-                f"({time_text(start)}); add {';'.join(f'{name}=0' for name in missing)} for zero"
+                f"({time_text(start)}); add {';'.join(f'{name}=0' for name in missing)} to use zero instead"
             ),
         ),
     )

@@ -86,7 +86,7 @@ def _from_object(value: object, path: str) -> HolidayCalendar:
         if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME:
             raise InvalidArgument(f"{path}.{key}", name, "a name, such as US, CA or NYSE")
     if ("market" in value) == ("country" in value) or ("market" in value and "subdivision" in value):
-        raise InvalidArgument(path, value, f"a country (and optionally a subdivision), or a market: {_EXPECTED}")
+        raise InvalidArgument(path, value, f"a holiday calendar with either a country or a market, such as {_EXPECTED}")
     country, market = value.get("country"), value.get("market")
     return HolidayCalendar(country and country.upper(), value.get("subdivision"), market and market.upper())
 

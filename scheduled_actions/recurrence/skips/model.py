@@ -50,7 +50,7 @@ class Span(NamedTuple):
     text: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return the window as the JSON object that `_window` accepts."""
+        """Return the window as a JSON object that `Skips.parse` accepts in `windows`."""
         return {"from": self.start.isoformat(), "to": self.end.isoformat()}
 
 
@@ -83,7 +83,7 @@ class DailyWindow:
         return Span(start, end, self.text) if start < end else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the window as the JSON object that `_window` accepts."""
+        """Return the window as a JSON object that `Skips.parse` accepts in `windows`."""
         days = {} if self.days == _EVERY_DAY else {"days": [WEEKDAYS[day][:3].lower() for day in sorted(self.days)]}
         return {"from": time_text(self.start), "to": self._end_text, **days}
 
@@ -197,7 +197,7 @@ class Skips:
         )
 
     def day_off(self, day: date) -> str | None:
-        """Return why a day is a holiday, a skipped date or in a range, regardless of weekends; otherwise None."""
+        """Return the reason if a day is a holiday, a skipped date or in a skipped range, else None; ignore weekends."""
         if self.holidays is not None and (name := self.holidays.name_of(day)) is not None:
             return f"is a holiday ({name}, {self.holidays.label})"
         if day in self.dates:

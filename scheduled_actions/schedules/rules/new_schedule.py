@@ -84,7 +84,7 @@ def rule(definition: Mapping[str, Any], anchor: datetime = ANY_ANCHOR) -> Schedu
 
 
 def fingerprint(payload: str) -> str:
-    """Return a digest of a payload as JSON; a definition holds it, so that an upsert detects a changed payload."""
+    """Return a digest of a payload's JSON text; a definition holds it, so that an upsert detects a changed payload."""
     return hashlib.sha256(payload.encode()).hexdigest()[:32]
 
 
@@ -153,7 +153,7 @@ def _one_of(choices: tuple[str | bool, ...]) -> _Check:
 
 
 def _document(encode: Callable[[Any], str | None]) -> _Check:
-    """Return a check of a JSON document that uses the function which encodes the document."""
+    """Return a check of a JSON document; `encode` validates the document and returns its JSON text."""
     return lambda _, value, __: json_text.decode(encode(value) or "null")
 
 

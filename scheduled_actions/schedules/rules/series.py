@@ -125,10 +125,10 @@ def following(
     """Return the next occurrence of a fixed schedule by its misfire policy.
 
     Args:
-        schedule: The schedule, which has the policy.
+        schedule: The schedule, with its misfire policy.
         rule: The rule of the schedule.
         after: The rule's own instant of the previous occurrence.
-        now: Occurrences before this instant were missed.
+        now: The database's time; occurrences before it, by at least `PING_JITTER`, were missed.
         selected_until: The value returned with the previous occurrence, so that a catch-up is selected only once.
     """
     found = rule.next_after(after)
@@ -151,7 +151,7 @@ def following(
 def _to_catch_up(
     rule: OccurrenceSource, *, after: datetime, since: datetime, now: datetime, limit: int
 ) -> NextOccurrence:
-    """Return the first of the latest `limit` missed occurrences that are not too old."""
+    """Return the first of the latest `limit` missed occurrences since `since`; without any, the next one after now."""
     earliest = _first_of_latest(rule, max(after, since), now, limit=limit)
     dropped_until = now if earliest is None else earliest - timedelta(microseconds=1)
     missed = len(rule.between(after, dropped_until, limit=_DROPPED_MOST))
