@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
 
 _AXE = next((Path(__file__).parent / "vendor").glob("axe-core-*.min.js")).read_text(encoding="utf-8")
-#: Every page is fetched and drawn within this, or never.
-_PATIENCE_MS = 15_000
-#: What one page may cost, in bytes over the wire and in requests.
+#: The timeout for each page, in milliseconds.
+_TIMEOUT_MS = 15_000
+#: Maximum transferred bytes and requests of one page.
 BYTES_MOST = 100 * 1024
 REQUESTS_MOST = 10
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test in here."""
+    """Mark the tests of this folder with `browser`."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -40,9 +40,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def chromium() -> str:
-    """Return where the system's Chromium is."""
+    """Return the path of the system's Chromium."""
     found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    assert found, "these tests need Chromium: apt-get install chromium, or name one in the variable CHROMIUM"
+    assert found, "these tests need Chromium: apt-get install chromium, or set CHROMIUM to the path of its program"
     return found
 
 
@@ -50,7 +50,7 @@ def chromium() -> str:
 def browser() -> Iterator[Browser]:
     """Return one Chromium for all tests; each test gets an empty profile in it."""
     with sync_playwright() as playwright:
-        # As root there is no sandbox; what is opened here is our own.
+        # The sandbox does not work as root, and the tests open only their own pages.
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield browser
         browser.close()
@@ -72,7 +72,7 @@ def site(database_url: str) -> Iterator[Site]:
 
 
 @pytest.fixture
-def painted(site: Site, connection: psycopg.Connection[Any]) -> Site:
+def busy_site(site: Site, connection: psycopg.Connection[Any]) -> Site:
     """Serve a project after a busy day."""
     sample_data.insert_sample_data(connection)
     return site
@@ -88,15 +88,15 @@ class Viewer:
     fetched: list[Response] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Listen."""
-        self.page.set_default_timeout(_PATIENCE_MS)
+        """Listen for errors and responses."""
+        self.page.set_default_timeout(_TIMEOUT_MS)
         self.page.on("console", self._hear)
         self.page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
-        self.page.on("response", lambda response: self.fetched.append(response))  # noqa: PLW0108 - it wants a function
+        self.page.on("response", lambda response: self.fetched.append(response))  # noqa: PLW0108 - needs a function
         self.page.on("dialog", lambda dialog: (self.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
 
     def _hear(self, message: Any) -> None:
-        # Chromium reports each refused or failed answer as an error of the page; those are asked for below.
+        # Chromium reports each 4xx response as an error of the page; the tests check statuses themselves.
         is_status = message.text.startswith("Failed to load resource: the server responded with a status of 4")
         if message.type in {"error", "warning"} and not is_status:
             self.complaints.append(f"{message.type}: {message.text}")
@@ -136,7 +136,7 @@ class Viewer:
 
     def faults(self) -> list[str]:
         """Return the accessibility errors that axe finds on the page."""
-        # By the debugger, not as a script of the page: its policy would refuse one.
+        # Evaluated by the debugger: the page's content security policy would refuse a script.
         self.page.evaluate(_AXE)
         found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         serious = [one for one in found["violations"] if one["impact"] in {"serious", "critical"}]

@@ -1,4 +1,4 @@
-"""A small company's installation after a busy day: what the browser tests and the screenshots look at."""
+"""Sample data for the browser tests and the screenshots: a small company after a busy day."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Draws the pages that the README and the docs show, light and dark: `make screenshots`.
+"""Save screenshots of the pages that the README and the docs show, light and dark: `make screenshots`.
 
-Inter and JetBrains Mono should be installed (Debian: fonts-inter, fonts-jetbrains-mono); the pages take what there is.
+Inter and JetBrains Mono should be installed (Debian: fonts-inter, fonts-jetbrains-mono).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-#: What is drawn: the file's name, the page, and how high the window is.
+#: The name of the file, the path of the page, and the height of the window.
 PAGES = (
     ("overview", "", 920),
     ("actions", "/actions", 660),
@@ -35,12 +35,12 @@ PAGES = (
     ("simulate", "/simulate?window=day", 700),
 )
 _WIDTH = 1280
-#: A README is no place for more, in bytes.
+#: The maximum size of a file, in bytes.
 _LARGEST = 200 * 1024
 
 
 def main() -> None:
-    """Draw all of them."""
+    """Save all screenshots."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o711)
@@ -57,7 +57,7 @@ def main() -> None:
 
 def _draw(browser: Browser, site: Site, scheme: str) -> None:
     context = browser.new_context(
-        color_scheme=scheme,  # type: ignore[arg-type]  # one of its words
+        color_scheme=scheme,  # type: ignore[arg-type]  # a literal
         timezone_id="Europe/Berlin",
         locale="en-GB",
         viewport={"width": _WIDTH, "height": 900},
@@ -70,8 +70,8 @@ def _draw(browser: Browser, site: Site, scheme: str) -> None:
         target = IMAGES / f"{name}-{scheme}.png"
         viewer.page.screenshot(path=target)
         size = target.stat().st_size
-        assert size <= _LARGEST, f"{target.name} has {size:,} bytes: draw less of the page"
-        print(f"{target.relative_to(IMAGES.parents[1])}: {size:,} bytes")  # noqa: T201 - for who runs it
+        assert size <= _LARGEST, f"{target.name} has {size:,} bytes: reduce the height of the window"
+        print(f"{target.relative_to(IMAGES.parents[1])}: {size:,} bytes")  # noqa: T201 - output of the command
     context.close()
 
 

@@ -9,7 +9,7 @@ from tests.browser.test_pages import does_not_spill, looks_right
 LICENCE = "/deadlines/0197a000-0000-7000-8000-00000000dead"
 
 
-def test_a_deadline_is_found_moved_and_completed(painted, a_holder):
+def test_a_deadline_is_found_moved_and_completed(busy_site, a_holder):
     viewer = a_holder("operator")
     page = viewer.page
     viewer.opens()
@@ -27,14 +27,14 @@ def test_a_deadline_is_found_moved_and_completed(painted, a_holder):
     assert page.get_by_role("button", name="Complete").count() == 0
 
 
-def test_a_deadline_and_its_timeline_are_accessible(painted, a_holder):
+def test_a_deadline_and_its_timeline_are_accessible(busy_site, a_holder):
     for scheme in ("light", "dark"):
         viewer = a_holder("operator", color_scheme=scheme)
         looks_right(viewer, LICENCE)
         assert viewer.page.locator("svg.stages g").count() == 7
 
 
-def test_a_deadline_fits_on_a_phone(painted, a_holder):
+def test_a_deadline_fits_on_a_phone(busy_site, a_holder):
     viewer = a_holder("viewer", viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
 
     viewer.opens(LICENCE)
@@ -69,7 +69,7 @@ def test_the_preview_follows_the_form_of_a_new_and_of_an_edited_deadline(site, a
     assert admin_viewer.faults() == []
 
 
-def test_the_form_of_a_deadline_is_accessible(painted, a_holder):
+def test_the_form_of_a_deadline_is_accessible(busy_site, a_holder):
     for scheme in ("light", "dark"):
         viewer = a_holder("operator", color_scheme=scheme)
         looks_right(viewer, f"{LICENCE}/edit")

@@ -7,7 +7,7 @@ import pytest
 from scheduled_actions.web.dashboard.site_map import PAGES
 from tests.browser.conftest import BYTES_MOST, REQUESTS_MOST
 
-#: The pages without parts in their address; tests of the others open them where they make what they are about.
+#: The pages without path parameters; the other pages are opened by the tests of their objects.
 PLAIN = sorted({page.path for page in PAGES if page.method == "GET" and "{" not in page.path})
 
 
@@ -36,14 +36,14 @@ def test_every_page_of_an_empty_installation_is_accessible(admin_viewer):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_of_a_busy_installation_is_accessible(painted, a_holder, scheme):
+def test_every_page_of_a_busy_installation_is_accessible(busy_site, a_holder, scheme):
     viewer = a_holder("operator", color_scheme=scheme)
 
     for path in PLAIN:
         looks_right(viewer, path)
 
 
-def test_every_page_fits_on_a_phone(painted, a_holder):
+def test_every_page_fits_on_a_phone(busy_site, a_holder):
     viewer = a_holder("operator", viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
 
     for path in PLAIN:
@@ -52,7 +52,7 @@ def test_every_page_fits_on_a_phone(painted, a_holder):
         assert viewer.faults() == [], path
 
 
-def test_every_page_can_be_read_without_a_script(painted, a_holder):
+def test_every_page_can_be_read_without_a_script(busy_site, a_holder):
     viewer = a_holder("viewer", java_script_enabled=False)
 
     for path in PLAIN:

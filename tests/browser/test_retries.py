@@ -21,14 +21,14 @@ def failed(connection, **columns):
 
 
 @pytest.fixture
-def since_noon(painted, connection):
+def missed_pings(busy_site, connection):
     """Serve a project without pings for three hours and with five due actions; yield their ids."""
     connection.execute("delete from scheduled_action_ticks where started_at > now() - interval '3 hours'")
     at = database_now(connection) - timedelta(hours=2)
     return [insert(connection, action_type="search:index", scheduled_at=at) for _ in range(5)]
 
 
-def test_an_operator_finds_why_nothing_ran_since_noon_and_runs_a_tick(since_noon, a_holder, connection):
+def test_an_operator_finds_why_nothing_ran_since_noon_and_runs_a_tick(missed_pings, a_holder, connection):
     viewer = a_holder("operator")
     page = viewer.page
 
@@ -46,12 +46,12 @@ def test_an_operator_finds_why_nothing_ran_since_noon_and_runs_a_tick(since_noon
     expect(page.locator(".trigger")).to_contain_text("Alive")
     expect(page.locator(".check")).to_have_count(0)
     expect(page.locator(".tiles")).to_contain_text("nothing is due")
-    viewer.opens(f"/actions/{since_noon[0]}")
+    viewer.opens(f"/actions/{missed_pings[0]}")
     expect(page.locator(".why")).to_contain_text("How the action ended")
-    assert {statuses(connection)[one] for one in since_noon} == {"completed"}
+    assert {statuses(connection)[one] for one in missed_pings} == {"completed"}
 
 
-def test_a_failed_action_is_found_and_retried_by_the_keyboard_alone(painted, a_holder, connection):
+def test_a_failed_action_is_found_and_retried_with_the_keyboard_alone(busy_site, a_holder, connection):
     action_id = failed(connection, dedup_key="order-99417")
     viewer = a_holder("operator")
     page = viewer.page
@@ -114,7 +114,7 @@ def test_every_button_of_an_action_works(site, a_holder, connection):
     assert len(statuses(connection)) == 2
 
 
-def test_a_viewer_sees_no_buttons(painted, a_holder, connection):
+def test_a_viewer_sees_no_buttons(busy_site, a_holder, connection):
     action_id = failed(connection)
     viewer = a_holder("viewer")
 
@@ -231,14 +231,14 @@ def test_the_list_counts_new_actions_without_moving(site, a_holder, connection):
     expect(page.locator("tbody tr")).to_have_count(6)
 
 
-def test_a_page_says_while_it_cannot_be_refreshed(site, a_holder, connection):
+def test_a_page_shows_a_message_while_it_cannot_be_refreshed(site, a_holder, connection):
     in_an_hour(connection, action_type="search:index")
     viewer = a_holder("viewer")
     page = viewer.page
     viewer.opens("/actions")
     expect(page.locator("#away")).to_be_empty()
 
-    page.route("**/dashboard/actions*", lambda route: route.fulfill(status=503, body="the database is away"))
+    page.route("**/dashboard/actions*", lambda route: route.fulfill(status=503, body="the database is unavailable"))
     viewer.refreshes("actions")
     expect(page.locator("#away")).to_contain_text("could not be refreshed")
     expect(page.locator("tbody tr")).to_have_count(1)
@@ -261,7 +261,7 @@ def test_a_live_page_redirects_to_sign_in_after_the_session_ended(site, a_holder
     viewer.page.wait_for_url("**/login?next=*")
 
 
-# -- what is not to be trusted -----------------------------------------------------------------------------------------
+# -- untrusted values --------------------------------------------------------------------------------------------------
 
 
 def test_markup_in_a_payload_name_or_error_is_not_executed(site, a_holder, connection):
@@ -285,6 +285,6 @@ def test_markup_in_a_payload_name_or_error_is_not_executed(site, a_holder, conne
         assert viewer.opens(path).status == 200
         assert viewer.page.title() != "got in", path
         assert viewer.page.locator("img, main script, main svg[onload]").count() == 0, path
-    # What did nothing is there to be read, as it was written.
+    # The markup is shown as text.
     viewer.opens(f"/actions/{ids[0]}")
     assert viewer.page.locator(".timeline pre").first.inner_text() == HOSTILE[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.browser.serving import ADMIN_TOKEN
 
 
-def test_signing_in_with_an_error_and_out_works_with_the_keyboard_alone(painted, a_viewer):
+def test_signing_in_with_an_error_and_out_works_with_the_keyboard_alone(busy_site, a_viewer):
     viewer = a_viewer()
     page = viewer.page
     viewer.opens("/?window=day")
@@ -39,7 +39,7 @@ def test_scripts_cannot_read_the_session_cookie(admin_viewer):
     assert {one["name"] for one in admin_viewer.page.context.cookies()} >= {"scheduled_actions_session"}
 
 
-def test_times_are_shown_in_the_viewers_zone_with_their_utc(painted, a_holder):
+def test_times_are_shown_in_the_viewers_zone_and_in_utc(busy_site, a_holder):
     viewer = a_holder("viewer", timezone_id="Pacific/Chatham")
 
     assert "Pacific/Chatham" in viewer.page.locator("footer").inner_text()

@@ -41,7 +41,7 @@ def test_an_endpoint_is_created_tested_rotated_and_deleted(site, admin_viewer):
     assert page.get_by_text("No endpoints yet").is_visible()
 
 
-def test_reloading_the_page_of_a_new_feed_creates_no_other(site, admin_viewer):
+def test_reloading_the_page_of_a_new_feed_creates_no_second_feed(site, admin_viewer):
     page = admin_viewer.page
     admin_viewer.opens("/calendar/feeds")
     page.get_by_label("Name").fill("Nightly work")
@@ -56,7 +56,7 @@ def test_reloading_the_page_of_a_new_feed_creates_no_other(site, admin_viewer):
     assert admin_viewer.faults() == []
 
 
-def test_failed_deliveries_are_resent_after_an_outage(painted, a_holder):
+def test_failed_deliveries_are_resent_after_an_outage(busy_site, a_holder):
     viewer = a_holder("operator")
     viewer.opens()
     viewer.page.get_by_role("link", name="books.nordlicht.example").click()
@@ -68,14 +68,14 @@ def test_failed_deliveries_are_resent_after_an_outage(painted, a_holder):
     assert "2 deliveries will be sent" in viewer.page.get_by_role("status").inner_text()
 
 
-def test_the_pages_of_an_endpoint_and_a_delivery_are_accessible(painted, a_holder):
+def test_the_pages_of_an_endpoint_and_a_delivery_are_accessible(busy_site, a_holder):
     for scheme in ("light", "dark"):
         viewer = a_holder("operator", color_scheme=scheme)
         for path in (FAILING, DELIVERY, f"{FAILING}/edit", "/webhooks/recover?since=2026-01-01T00:00"):
             looks_right(viewer, path)
 
 
-def test_an_endpoint_and_a_delivery_fit_on_a_phone(painted, a_holder):
+def test_an_endpoint_and_a_delivery_fit_on_a_phone(busy_site, a_holder):
     viewer = a_holder("viewer", viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
 
     for path in (FAILING, DELIVERY):

@@ -34,7 +34,7 @@ def fail(payload):
 
 @pytest.fixture
 def a_client(database_url):
-    """Return a function that makes a client of an application with these settings and this secret."""
+    """Return a function that creates a client of an application with the given settings and secret."""
     with projects(database_url) as a_project:
 
         def make(*, secret=CRON_SECRET, url_prefix=None, **settings):
@@ -47,11 +47,11 @@ def a_client(database_url):
 
 @pytest.fixture
 def client(a_client):
-    """Give a client of an application with the secret of the tests."""
+    """Return a client of an application with the secret of the tests."""
     return a_client()
 
 
-# -- what answers ------------------------------------------------------------------------------------------------------
+# -- requests and responses --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -118,7 +118,7 @@ def test_the_answer_stays_below_eight_kilobytes_with_long_errors(client, connect
     assert len(response.data) < 8192
 
 
-def test_an_error_with_invalid_characters_is_answered_as_json(database_url, connection):
+def test_an_error_with_invalid_characters_is_returned_as_json(database_url, connection):
     @action("test:run")
     def half(payload):
         raise ValueError("half a pair: \ud800")
@@ -134,7 +134,7 @@ def test_an_error_with_invalid_characters_is_answered_as_json(database_url, conn
     assert "half a pair: ?" in response.json["errors"][0]["error"]
 
 
-def test_a_disabled_project_says_so(a_client, connection):
+def test_the_response_of_a_disabled_project_has_enabled_false(a_client, connection):
     action_id = insert(connection)
 
     response = a_client(enabled=False).post("/cron/process", headers=OPEN)
@@ -161,7 +161,7 @@ def test_the_routes_work_below_a_url_prefix(a_client, connection):
     assert client.get("/cron/process", headers=OPEN).status_code == 404
 
 
-# -- who may ping ------------------------------------------------------------------------------------------------------
+# -- authorisation -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_ping_without_the_secret_is_refused_with_a_problem_document(client, co
 
 
 def test_a_secret_in_the_query_is_refused(client):
-    """The URL ends in every log on the way."""
+    """URLs are stored in the logs of servers and proxies."""
     assert client.post(f"/cron/process?secret={CRON_SECRET}&x-cron-secret={CRON_SECRET}").status_code == 401
 
 
@@ -253,11 +253,11 @@ def test_a_secret_that_is_unset_or_too_short_closes_the_endpoint(a_client, conne
 @pytest.mark.parametrize(
     ("sent", "status"), [("schlüsselwörter-öä", 200), ("schlüsselwörter-öx", 401), ("\xff" * 20, 401)]
 )
-def test_a_secret_beyond_ascii_is_compared_as_the_bytes_that_were_sent(a_client, sent, status):
+def test_a_non_ascii_secret_is_compared_byte_by_byte(a_client, sent, status):
     client = a_client(secret="schlüsselwörter-öä")
-    as_wsgi_has_it = sent if "\xff" in sent else sent.encode().decode("latin-1")
+    wsgi_value = sent if "\xff" in sent else sent.encode().decode("latin-1")
 
-    response = client.post("/cron/process", environ_overrides={"HTTP_X_CRON_SECRET": as_wsgi_has_it})
+    response = client.post("/cron/process", environ_overrides={"HTTP_X_CRON_SECRET": wsgi_value})
 
     assert response.status_code == status
 
@@ -266,7 +266,7 @@ def test_a_secret_beyond_ascii_is_compared_as_the_bytes_that_were_sent(a_client,
 
 
 def signed(body=b"", *, secret=CRON_SECRET, age=0, message_id="msg_1", **changes):
-    """Return the headers of a request signed the Standard Webhooks way."""
+    """Return the headers of a request signed as defined by Standard Webhooks."""
     timestamp = str(int(time.time() - age))
     content = f"{message_id}.{timestamp}.".encode() + body
     digest = base64.b64encode(hmac.digest(secret.encode(), content, hashlib.sha256)).decode()
@@ -307,15 +307,15 @@ def test_during_rotation_either_secret_signs(a_client):
         pytest.param(b"", signed(secret="another-secret-of-tests"), id="another key"),
         pytest.param(b"", signed(age=3600), id="an hour ago"),
         pytest.param(b"", signed(age=-3600), id="an hour ahead"),
-        pytest.param(b"", signed(**{"webhook-timestamp": "soon"}), id="no time"),
+        pytest.param(b"", signed(**{"webhook-timestamp": "soon"}), id="malformed time"),
         pytest.param(b"", signed(**{"webhook-timestamp": ""}), id="an empty time"),
         pytest.param(b"", signed(**{"webhook-id": ""}), id="no id"),
-        pytest.param(b"", signed(**{"webhook-signature": "v1,bm9uZQ=="}), id="no signature of ours"),
-        pytest.param(b"", signed(**{"webhook-signature": "v1,é"}), id="junk"),
+        pytest.param(b"", signed(**{"webhook-signature": "v1,bm9uZQ=="}), id="wrong signature"),
+        pytest.param(b"", signed(**{"webhook-signature": "v1,é"}), id="malformed signature"),
         pytest.param(b"", signed(age=3600) | {"x-cron-secret": "wrong"}, id="old, and a wrong secret"),
     ],
 )
-def test_a_request_that_is_tampered_with_or_out_of_time_is_refused(client, connection, body, headers):
+def test_a_tampered_request_or_one_outside_the_time_tolerance_is_refused(client, connection, body, headers):
     action_id = insert(connection)
 
     response = client.post("/cron/process", data=body, headers=headers)
@@ -333,22 +333,22 @@ def test_a_signed_body_over_the_limit_is_not_read(client):
     assert (response.status_code, response.json["code"]) == (413, "too_large")
 
 
-# -- a database that is not there --------------------------------------------------------------------------------------
+# -- database errors ---------------------------------------------------------------------------------------------------
 
 
-def test_an_unavailable_database_is_503_with_retry_after_until_it_returns(client, admin, database_url):
+def test_an_unavailable_database_causes_503_with_retry_after_until_it_returns(client, admin, database_url):
     name = conninfo_to_dict(database_url)["dbname"]
     assert client.post("/cron/process", headers=OPEN).status_code == 200
     admin.execute(f'alter database "{name}" allow_connections false')
     admin.execute("select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s", [name])
 
-    dead = client.post("/cron/process", headers=OPEN)
+    failed = client.post("/cron/process", headers=OPEN)
 
-    assert dead.status_code == 503
-    assert int(dead.headers["Retry-After"]) > 0
-    assert dead.mimetype == "application/problem+json"
-    assert dead.json["code"] == "database_unavailable"
-    assert conninfo_to_dict(database_url)["password"] not in dead.text
+    assert failed.status_code == 503
+    assert int(failed.headers["Retry-After"]) > 0
+    assert failed.mimetype == "application/problem+json"
+    assert failed.json["code"] == "database_unavailable"
+    assert conninfo_to_dict(database_url)["password"] not in failed.text
     admin.execute(f'alter database "{name}" allow_connections true')
     assert client.post("/cron/process", headers=OPEN).status_code == 200
 
@@ -360,7 +360,7 @@ def test_a_wrong_secret_is_refused_without_a_query(client, admin, database_url):
     assert client.post("/cron/process", headers={"x-cron-secret": "wrong"}).status_code == 401
 
 
-def test_missing_tables_are_503_with_a_remedy(client, connection):
+def test_missing_tables_cause_503_with_a_remedy(client, connection):
     connection.execute("drop table scheduled_action_ticks")
 
     response = client.post("/cron/process", headers=OPEN)
@@ -369,7 +369,7 @@ def test_missing_tables_are_503_with_a_remedy(client, connection):
     assert "scheduled-actions migrate" in response.json["detail"]
 
 
-def test_a_refusal_of_the_database_is_503_and_shows_no_statement(client, connection):
+def test_a_database_error_causes_503_and_shows_no_statement(client, connection):
     connection.execute("alter table scheduled_action_ticks add check (caller <> 'refused')")
 
     response = client.post("/cron/process", headers=OPEN | {"User-Agent": "refused"})

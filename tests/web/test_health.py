@@ -27,8 +27,8 @@ def a_project(database_url):
 
 
 @pytest.fixture
-def somewhere(tmp_path):
-    """Give a function that makes a project without a registry of its own, anywhere; nothing is kept open."""
+def an_empty_project(tmp_path):
+    """Return a function that creates a project in an empty directory; the projects are closed after the test."""
     made: list[Runtime] = []
 
     def a_runtime(*, registry: Registry | None = None, **environ: str) -> Runtime:
@@ -56,7 +56,7 @@ def checks(response):
 
 def test_a_complete_project_is_ready(a_project):
     runtime = a_project(check_health)
-    runtime.processor.tick(caller="someone's cron")
+    runtime.processor.tick(caller="a private cron")
 
     response = ask(runtime, "/readyz")
 
@@ -66,7 +66,7 @@ def test_a_complete_project_is_ready(a_project):
         "settings", "cron_secret", "registry", "threads", "database", "migrations", "ticks", "doubled_pings",
         "hung_up_pings", "lost_ticks", "refused_pings",
     ]  # fmt: skip
-    assert "someone" not in response.text
+    assert "private" not in response.text
     assert {check["status"] for check in response.json["checks"]} == {"ok"}
     assert response.headers["Cache-Control"] == "no-store"
 
@@ -78,8 +78,8 @@ def test_a_missing_cron_is_a_warning_and_the_project_is_ready(a_project):
     assert checks(response)["ticks"]["status"] == "warning"
 
 
-def test_without_a_cron_secret_it_is_not_ready_and_names_the_setting(somewhere, database_url):
-    runtime = somewhere(registry=Registry.of(check_health), DATABASE_URL=database_url, CRON_SECRET="short")
+def test_a_project_without_a_cron_secret_is_not_ready_and_names_the_setting(an_empty_project, database_url):
+    runtime = an_empty_project(registry=Registry.of(check_health), DATABASE_URL=database_url, CRON_SECRET="short")
 
     response = ask(runtime, "/readyz")
 
@@ -88,8 +88,8 @@ def test_without_a_cron_secret_it_is_not_ready_and_names_the_setting(somewhere, 
     assert checks(response)["cron_secret"]["remedy"] == "set CRON_SECRET to at least 16 random characters"
 
 
-def test_without_a_database_it_is_not_ready_and_shows_no_address(somewhere):
-    runtime = somewhere(
+def test_a_project_without_a_database_is_not_ready_and_shows_no_address(an_empty_project):
+    runtime = an_empty_project(
         registry=Registry.of(check_health),
         DATABASE_URL="postgresql://me:hunter2@127.0.0.1:1/x",
         CRON_SECRET=CRON_SECRET,
@@ -104,7 +104,7 @@ def test_without_a_database_it_is_not_ready_and_shows_no_address(somewhere):
     assert "127.0.0.1" not in response.text
 
 
-def test_without_its_tables_it_is_not_ready(a_project, connection):
+def test_a_project_without_tables_is_not_ready(a_project, connection):
     connection.execute("drop schema public cascade; create schema public")
 
     response = ask(a_project(check_health), "/readyz")
@@ -113,11 +113,11 @@ def test_without_its_tables_it_is_not_ready(a_project, connection):
     assert checks(response)["migrations"]["remedy"] == "run `scheduled-actions migrate`"
 
 
-def test_tables_without_read_permission_are_a_fault(somewhere, connection, database_url):
+def test_tables_without_read_permission_are_a_fault(an_empty_project, connection, database_url):
     role = f"stranger_{connection.info.dbname[-12:]}"
     connection.execute(f"create role {role} login password 'stranger'")
     url = psycopg.conninfo.make_conninfo(database_url, user=role, password="stranger")
-    runtime = somewhere(registry=Registry.of(check_health), DATABASE_URL=url, CRON_SECRET=CRON_SECRET)
+    runtime = an_empty_project(registry=Registry.of(check_health), DATABASE_URL=url, CRON_SECRET=CRON_SECRET)
 
     response = ask(runtime, "/readyz")
 
@@ -140,8 +140,8 @@ def test_locked_tables_are_reported_within_the_time_limit(a_project, database_ur
     assert ask(runtime, "/readyz").status_code == 200
 
 
-def test_without_a_registry_it_is_alive_but_not_ready(somewhere, database_url):
-    runtime = somewhere(DATABASE_URL=database_url, CRON_SECRET=CRON_SECRET)
+def test_a_project_without_a_registry_is_alive_but_not_ready(an_empty_project, database_url):
+    runtime = an_empty_project(DATABASE_URL=database_url, CRON_SECRET=CRON_SECRET)
 
     ready, alive = ask(runtime, "/readyz"), ask(runtime, "/healthz")
 
@@ -150,8 +150,10 @@ def test_without_a_registry_it_is_alive_but_not_ready(somewhere, database_url):
     assert alive.status_code == 200
 
 
-def test_without_a_database_it_is_alive(somewhere):
-    response = ask(somewhere(registry=Registry.of(check_health), DATABASE_URL="postgresql://127.0.0.1:1/x"), "/healthz")
+def test_a_process_without_a_database_is_alive(an_empty_project):
+    response = ask(
+        an_empty_project(registry=Registry.of(check_health), DATABASE_URL="postgresql://127.0.0.1:1/x"), "/healthz"
+    )
 
     assert (response.status_code, response.json) == (200, {"status": "ok"})
 
@@ -167,7 +169,7 @@ def test_a_process_that_is_stopping_is_alive_but_not_ready(a_project):
     assert alive.status_code == 200
 
 
-def test_a_project_that_is_switched_off_is_ready_with_a_warning(a_project):
+def test_a_disabled_project_is_ready_with_a_warning(a_project):
     response = ask(a_project(check_health, enabled=False), "/readyz")
 
     assert response.status_code == 200
@@ -175,17 +177,17 @@ def test_a_project_that_is_switched_off_is_ready_with_a_warning(a_project):
 
 
 @pytest.fixture
-def held() -> Iterator[threading.Event]:
-    """Give the event that lets a stuck handler go."""
+def released() -> Iterator[threading.Event]:
+    """Yield the event that ends the stuck handler."""
     event = threading.Event()
     yield event
     event.set()
 
 
-def test_a_process_whose_threads_are_all_stuck_is_neither_ready_nor_alive(a_project, connection, held):
+def test_a_process_whose_threads_are_all_stuck_is_neither_ready_nor_alive(a_project, connection, released):
     @action("health:hang", timeout_seconds=0.05)
     def hang(_payload: dict):
-        held.wait(20)
+        released.wait(20)
 
     runtime = a_project(hang, concurrency=1)
     insert(connection, action_type="health:hang")
@@ -200,5 +202,5 @@ def test_a_process_whose_threads_are_all_stuck_is_neither_ready_nor_alive(a_proj
 
 
 @pytest.mark.parametrize("path", ["/healthz/", "/readyz/"])
-def test_both_slash_forms_answer(a_project, path):
+def test_a_trailing_slash_is_accepted(a_project, path):
     assert ask(a_project(check_health), path).status_code == 200

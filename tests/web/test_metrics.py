@@ -1,4 +1,4 @@
-"""`/metrics` in the formats of Prometheus."""
+"""`/metrics` in the formats of Prometheus and OpenMetrics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def project(a_runtime):
 
 @pytest.fixture
 def scrape(project):
-    """Return a function that scrapes, and gives the samples by name and labels."""
+    """Return a function that requests the metrics and returns the response."""
     client = application(project).test_client()
 
     def scraped(token=ADMIN_TOKEN, accept=None, path="/metrics"):
@@ -74,10 +74,10 @@ def test_settlements_are_counted_by_type_and_outcome(project, connection, scrape
 
     project.processor.tick()
 
-    told = samples(scrape())
-    assert told["settled_total", "completed", "test:run"] == 2
-    assert [told["settled_total", outcome, "test:run"] for outcome in ("failed", "retried", "snoozed")] == [1, 1, 1]
-    assert told["settled_total", "(other)", "no_action"] == 1
+    found = samples(scrape())
+    assert found["settled_total", "completed", "test:run"] == 2
+    assert [found["settled_total", outcome, "test:run"] for outcome in ("failed", "retried", "snoozed")] == [1, 1, 1]
+    assert found["settled_total", "(other)", "no_action"] == 1
 
 
 def test_handler_seconds_lateness_and_tick_seconds_are_histograms(project, connection, scrape):
@@ -85,14 +85,14 @@ def test_handler_seconds_lateness_and_tick_seconds_are_histograms(project, conne
 
     project.processor.tick()
 
-    told = samples(scrape())
-    assert told["handler_duration_seconds_count", "test:run"] == 3
-    assert told["handler_duration_seconds_bucket", "+Inf", "test:run"] == 3
-    # They had been due for a minute.
-    assert told["start_lateness_seconds_bucket", "30", "test:run"] == 0
-    assert told["start_lateness_seconds_bucket", "120", "test:run"] == 3
-    assert 180 <= told["start_lateness_seconds_sum", "test:run"] < 360
-    assert told["tick_duration_seconds_count",] == 1
+    found = samples(scrape())
+    assert found["handler_duration_seconds_count", "test:run"] == 3
+    assert found["handler_duration_seconds_bucket", "+Inf", "test:run"] == 3
+    # The actions had been due for a minute.
+    assert found["start_lateness_seconds_bucket", "30", "test:run"] == 0
+    assert found["start_lateness_seconds_bucket", "120", "test:run"] == 3
+    assert 180 <= found["start_lateness_seconds_sum", "test:run"] < 360
+    assert found["tick_duration_seconds_count",] == 1
 
 
 def test_counters_survive_pruning_and_other_processes(project, a_runtime, connection, scrape):
@@ -104,9 +104,9 @@ def test_counters_survive_pruning_and_other_processes(project, a_runtime, connec
     move_clock(connection, timedelta(days=400))
     project.processor.tick()
 
-    told = samples(scrape())
-    assert told["settled_total", "completed", "test:run"] == 3
-    assert not any(key[0] == "actions" for key in told)
+    found = samples(scrape())
+    assert found["settled_total", "completed", "test:run"] == 3
+    assert not any(key[0] == "actions" for key in found)
 
 
 def test_deliveries_are_counted_by_endpoint_and_outcome(project, connection, scrape):
@@ -117,30 +117,30 @@ def test_deliveries_are_counted_by_endpoint_and_outcome(project, connection, scr
 
     project.processor.tick()
 
-    told = samples(scrape())
-    assert told["webhook_deliveries_total", "(database)", "completed"] == 1
-    assert told["webhook_deliveries_total", "(database)", "failed"] == 1
-    assert told["settled_total", "completed", "webhook:send"] == 2
+    found = samples(scrape())
+    assert found["webhook_deliveries_total", "(database)", "completed"] == 1
+    assert found["webhook_deliveries_total", "(database)", "failed"] == 1
+    assert found["settled_total", "completed", "webhook:send"] == 2
 
 
-def test_counts_of_the_table_need_no_tick(connection, scrape):
+def test_gauges_are_available_before_the_first_tick(connection, scrape):
     insert_many(connection, 3)
     insert(connection, action_type="missing:handler")
     insert(connection, status="failed", completed_at="2026-01-01T00:00:00Z")
 
-    told = samples(scrape())
+    found = samples(scrape())
 
-    assert told["actions", "pending", "test:run"] == 3
-    assert told["actions", "(other)", "pending"] == 1
-    assert told["actions", "failed", "test:run"] == 1
-    assert told["actions_capped", "pending"] == 0
-    assert (told["due_actions",], told["overdue_actions",]) == (4, 0)
-    assert 60 <= told["oldest_due_age_seconds",] < 240
-    assert told["recent_ticks", "finished"] == 0
-    assert ("last_tick_timestamp_seconds",) not in told
+    assert found["actions", "pending", "test:run"] == 3
+    assert found["actions", "(other)", "pending"] == 1
+    assert found["actions", "failed", "test:run"] == 1
+    assert found["actions_capped", "pending"] == 0
+    assert (found["due_actions",], found["overdue_actions",]) == (4, 0)
+    assert 60 <= found["oldest_due_age_seconds",] < 240
+    assert found["recent_ticks", "finished"] == 0
+    assert ("last_tick_timestamp_seconds",) not in found
 
 
-def test_idle_ticks_are_among_the_recent_ones(project, connection, scrape):
+def test_recent_ticks_include_idle_ticks(project, connection, scrape):
     project.processor.tick()
     project.processor.tick()
     connection.execute(
@@ -148,14 +148,14 @@ def test_idle_ticks_are_among_the_recent_ones(project, connection, scrape):
         " statement_timestamp() - interval '5 minutes', statement_timestamp() - interval '4 minutes'"
     )
 
-    told = samples(scrape())
+    found = samples(scrape())
 
-    assert (told["recent_ticks", "finished"], told["recent_ticks", "lost"]) == (2, 1)
-    assert told["last_tick_timestamp_seconds",] > 1.7e9
-    assert told["last_tick_duration_seconds",] >= 0
+    assert (found["recent_ticks", "finished"], found["recent_ticks", "lost"]) == (2, 1)
+    assert found["last_tick_timestamp_seconds",] > 1.7e9
+    assert found["last_tick_duration_seconds",] >= 0
 
 
-# -- the form -----
+# -- format ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_format_follows_the_accept_header(project, connection, scrape):
@@ -177,10 +177,10 @@ def test_every_metric_is_documented(project, connection, scrape):
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "observe.md").read_text(encoding="utf-8")
 
     for family in open_metrics(scrape(accept=OPEN_METRICS).text):
-        assert f"| `{family.name}" in page, f"docs/how-to/observe.md says nothing of {family.name}"
+        assert f"| `{family.name}" in page, f"docs/how-to/observe.md does not document {family.name}"
 
 
-# -- who may scrape -----
+# -- who may scrape ----------------------------------------------------------------------------------------------------
 
 
 def test_any_token_without_a_team_may_scrape(a_caller, scrape):
@@ -212,11 +212,11 @@ def test_without_a_database_the_answer_is_503_with_retry_after(a_runtime):
     assert refused.headers["Retry-After"]
 
 
-def test_without_the_extra_it_names_the_package_and_ticks_count_nothing(database_url, tmp_path):
-    """In a process of its own, where the library cannot be found."""
+def test_without_the_extra_the_error_names_the_package_and_ticks_collect_no_metrics(database_url, tmp_path):
+    """In a separate process, in which the library cannot be imported."""
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "_registry.py").write_text("HANDLERS = {}\nOPTIONS = {}\nFUNCTIONS = {}\n")
-    ask = (
+    code = (
         "import sys, importlib.util as u\n"
         "find = u.find_spec\n"
         "u.find_spec = lambda name, *a: None if name == 'prometheus_client' else find(name, *a)\n"
@@ -227,8 +227,8 @@ def test_without_the_extra_it_names_the_package_and_ticks_count_nothing(database
         "print(r.status_code, r.json['code'], r.json['detail'], runtime.current().processor.state.metrics)\n"
     )
 
-    told = subprocess.run(
-        [sys.executable, "-c", ask],
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
         cwd=tmp_path,
         env={"DATABASE_URL": database_url, "ADMIN_TOKEN": ADMIN_TOKEN, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
@@ -236,20 +236,20 @@ def test_without_the_extra_it_names_the_package_and_ticks_count_nothing(database
         check=False,
     )
 
-    assert told.stdout.startswith("503 extra_missing prometheus_client is not installed"), told.stdout + told.stderr
-    assert "scheduled-actions[metrics]" in told.stdout
-    assert told.stdout.rstrip().endswith("None")
+    assert ran.stdout.startswith("503 extra_missing prometheus_client is not installed"), ran.stdout + ran.stderr
+    assert "scheduled-actions[metrics]" in ran.stdout
+    assert ran.stdout.rstrip().endswith("None")
 
 
-# -- counting once -----
+# -- counting once -----------------------------------------------------------------------------------------------------
 
 
-def tallied(count):
-    tally = MetricsBuffer({"a:b", "c:d"}, {})
+def settled_metrics(count):
+    metrics = MetricsBuffer({"a:b", "c:d"}, {})
     for _ in range(count):
-        tally.settled("a:b", "completed", payload_text="{}")
-        tally.settled("c:d", "failed", payload_text="{}")
-    return tally
+        metrics.settled("a:b", "completed", payload_text="{}")
+        metrics.settled("c:d", "failed", payload_text="{}")
+    return metrics
 
 
 def values(connection):
@@ -259,13 +259,13 @@ def values(connection):
 def test_a_repeated_finish_after_a_lost_connection_counts_once(connection):
     tick = a_tick(connection)
 
-    tally = tallied(3)
+    metrics = settled_metrics(3)
 
     for _ in range(2):
-        tick_store.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 3}, metrics=tally)
-    tally.clear()
-    tally.settled("a:b", "completed", payload_text="{}")
-    tick_store.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 4}, metrics=tally)
+        tick_store.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 3}, metrics=metrics)
+    metrics.clear()
+    metrics.settled("a:b", "completed", payload_text="{}")
+    tick_store.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 4}, metrics=metrics)
 
     assert values(connection) == {"a:b": 4, "c:d": 3}
     assert connection.execute("select outcome, counts from scheduled_action_ticks").fetchone() == (
@@ -277,14 +277,16 @@ def test_a_repeated_finish_after_a_lost_connection_counts_once(connection):
 def test_ticks_that_end_together_lose_no_count(database_url, connection):
     def work(own, number):
         for _ in range(10):
-            tick_store.finish_tick(own, a_tick(own), outcome="finished", counts={"succeeded": 1}, metrics=tallied(1))
+            tick_store.finish_tick(
+                own, a_tick(own), outcome="finished", counts={"succeeded": 1}, metrics=settled_metrics(1)
+            )
 
     together(database_url, 6, work)
 
     assert values(connection) == {"a:b": 60, "c:d": 60}
 
 
-def test_a_scrape_reads_within_indexes(project, connection, scrape):
+def test_a_scrape_reads_recent_ticks_with_an_index(project, connection, scrape):
     connection.execute(
         "insert into scheduled_action_ticks (id, started_at, finished_at, lease_expires_at, outcome)"
         " select gen_random_uuid(), statement_timestamp() - n * interval '1 minute', statement_timestamp(),"

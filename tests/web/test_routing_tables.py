@@ -17,14 +17,14 @@ def test_every_declared_route_is_in_the_table(package, name, table):
     modules = [one.name for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     declared = {module: getattr(importlib.import_module(module), name, ()) for module in modules}
 
-    forgotten = {module: [one.path for one in of_it if one not in table] for module, of_it in declared.items()}
+    missing = {module: [one.path for one in routes if one not in table] for module, routes in declared.items()}
 
-    assert sum(bool(of_it) for of_it in declared.values()) > 5
-    assert {module: paths for module, paths in forgotten.items() if paths} == {}
+    assert sum(bool(routes) for routes in declared.values()) > 5
+    assert {module: paths for module, paths in missing.items() if paths} == {}
 
 
 @pytest.mark.parametrize("table", [ROUTES, PAGES])
-def test_no_address_is_declared_twice(table):
+def test_no_method_and_path_are_declared_twice(table):
     addresses = [(one.method, one.path) for one in table]
 
     assert sorted(addresses) == sorted(set(addresses))

@@ -1,4 +1,4 @@
-"""Read a form from a page as a browser submits it when nothing is touched."""
+"""Read from a page the fields that a browser submits for an unchanged form."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 
 def submitted(page: str, action: str) -> dict[str, Any]:
-    """Return the fields that the untouched form of this address submits; a list where a name comes more than once.
+    """Return the fields that an unchanged form submits, by name; a list for a name with several values.
 
     Args:
-        page: HTML.
-        action: How the address of the form ends.
+        page: The HTML of the page.
+        action: The end of the address to which the form is submitted.
     """
     reader = _Reader(action)
     reader.feed(page)
-    assert reader.found, f"the page has no form that leads to {action}"
+    assert reader.found, f"the page has no form for {action}"
     return reader.fields
 
 
@@ -59,7 +59,7 @@ class _Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._area is not None:
-            # A browser leaves out the line break that follows the tag, and sends the others as CRLF.
+            # A browser omits the line break after the tag, and sends the others as CRLF.
             text = self.fields[self._area] + data
             self.fields[self._area] = text
         elif self._option is not None and self._inside:

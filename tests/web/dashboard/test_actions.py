@@ -12,7 +12,7 @@ import pytest
 from scheduled_actions.web.dashboard.times import ZONE_COOKIE
 from tests.factories import database_now, insert, row, statuses
 
-#: What an attacker may have put where pages show it.
+#: Markup that an attacker may have stored in values shown on pages.
 HOSTILE = (
     "<script>document.title='got in'</script>",
     '"><img src=x onerror=alert(1)>',
@@ -165,18 +165,18 @@ def test_only_operators_of_the_team_change_an_action(a_person, connection, fix):
     what, fields, before, after = fix
     make = later if before == "pending" else finished
     action_id = make(connection, status=before, team_id="red", payload={"n": 1})
-    was = row(connection, action_id)
+    before_change = row(connection, action_id)
 
     for person, status in ((a_person("viewer", "red"), 403), (a_person("operator", "blue"), 404)):
         assert person.sends(f"/actions/{action_id}/{what}", **fields).status_code == status
-        assert row(connection, action_id) == was
+        assert row(connection, action_id) == before_change
 
     done = a_person("operator", "red").sends(f"/actions/{action_id}/{what}", **fields)
 
     assert done.status_code == 303
     assert statuses(connection).get(action_id) == after
     if after is not None:
-        assert row(connection, action_id) != was
+        assert row(connection, action_id) != before_change
         assert "operator of tests" in str(row(connection, action_id)["history"])
 
 
@@ -231,7 +231,7 @@ def test_an_edit_saves_only_changed_fields_and_refuses_a_stale_version(a_person,
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"as": "json", "payload": "{"}, "JSON"),
         ({"as": "json", "payload": "[1]"}, "object"),
@@ -240,18 +240,18 @@ def test_an_edit_saves_only_changed_fields_and_refuses_a_stale_version(a_person,
         ({"metadata": "nonsense"}, "JSON"),
     ],
 )
-def test_an_invalid_edit_shows_the_form_again(a_person, connection, fields, said):
+def test_an_invalid_edit_shows_the_form_again(a_person, connection, fields, message):
     action_id = later(connection, payload={"n": 1})
-    was = row(connection, action_id)
+    before_change = row(connection, action_id)
 
     refused = a_person("operator").sends(f"/actions/{action_id}/edit", **fields)
 
     assert refused.status_code == 400
-    assert said in refused.text
-    assert row(connection, action_id) == was
+    assert message in refused.text
+    assert row(connection, action_id) == before_change
 
 
-# -- many at once ------------------------------------------------------------------------------------------------------
+# -- bulk changes ------------------------------------------------------------------------------------------------------
 
 
 def test_a_bulk_change_counts_first_and_then_proceeds_in_steps(a_person, connection):
@@ -289,16 +289,16 @@ def test_a_bulk_cancellation_stores_the_reason_and_skips_locked_actions(a_person
 @pytest.mark.parametrize("change", ["retry", "cancel"])
 def test_bulk_changes_need_an_operator_and_stay_in_its_team(a_person, connection, change):
     blue = finished(connection, team_id="blue") if change == "retry" else later(connection, team_id="blue")
-    was = row(connection, blue)
+    before_change = row(connection, blue)
 
     assert a_person("viewer").opens(f"/actions/{change}").status_code == 403
     assert a_person("viewer").sends(f"/actions/{change}", team_id="blue").status_code == 403
     for fields in ({}, {"team_id": "blue"}):
         assert "0 of 0" in a_person("operator", "red").sends(f"/actions/{change}", **fields).text
-    assert row(connection, blue) == was
+    assert row(connection, blue) == before_change
 
 
-# -- what is not to be trusted -----------------------------------------------------------------------------------------
+# -- untrusted values --------------------------------------------------------------------------------------------------
 
 
 def test_markup_in_payloads_names_and_errors_is_shown_as_text(admin_person, connection):
@@ -349,7 +349,7 @@ def test_the_largest_payload_leaves_its_page_small(admin_person, connection):
     assert len(admin_person.opens(f"/actions/{action_id}/as-text/payload").data) > 200_000
 
 
-# -- what it scheduled -------------------------------------------------------------------------------------------------
+# -- follow-ups --------------------------------------------------------------------------------------------------------
 
 
 def test_an_action_links_to_its_follow_ups_and_back(admin_person, connection):

@@ -1,4 +1,4 @@
-"""The calendar: a month, a week or an agenda of ended, waiting, due and forecast entries."""
+"""The calendar: a month, a week or an agenda of ended, pending and forecast entries."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def api(client, connection):
 
 
 def cells(text):
-    """Return the text of each day of a month or a week, by its date."""
+    """Return the text of each day of a month or a week, by date."""
     found = re.findall(r'<a id="d([\d-]+)" class="date".*?(?=</?ol|<a id="d|<li class="open-day|$)', text, re.DOTALL)
     parts = re.split(r'<a id="d[\d-]+" class="date"', text)[1:]
     plain = [" ".join(unescape(re.sub(r"<[^>]+>", " ", "<a" + part.partition("</ol>")[0])).split()) for part in parts]
     return dict(zip(found, plain, strict=True))
 
 
-def test_a_month_shows_ended_waiting_and_forecast_actions(admin_person, api, connection):
+def test_a_month_shows_ended_pending_and_forecast_actions(admin_person, api, connection):
     insert(connection, action_type="report:build", scheduled_at=NOW - DAY, status="completed", completed_at=NOW - DAY)
     insert_many(connection, 3, action_type="email:send", scheduled_at=NOW + DAY)
     failed = insert(connection, scheduled_at=NOW, status="failed", completed_at=NOW - 2 * DAY)
@@ -91,7 +91,7 @@ def test_a_day_opens_in_place_without_a_script(admin_person, api, connection):
     assert opened.count(">test:kind6<") >= 2
 
 
-def test_a_crowded_day_is_counted_within_bounds_and_says_so(admin_person, api, connection):
+def test_the_counts_of_a_crowded_day_are_capped_until_the_day_is_opened(admin_person, api, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, status, scheduled_at, completed_at, attempts)"
         " select 'search:index', 'completed', %(at)s, %(at)s - n * interval '1 s', 1 from generate_series(1, 400) n",
@@ -116,7 +116,7 @@ def test_a_very_frequent_schedule_is_listed_once(admin_person, api):
     assert f'href="/dashboard/schedules/{made["id"]}">poll' in text
 
 
-def test_days_are_those_of_the_viewers_zone(admin_person, api, connection):
+def test_days_begin_and_end_in_the_viewers_time_zone(admin_person, api, connection):
     insert(connection, action_type="late:night", scheduled_at=datetime(2026, 3, 11, 23, 30, tzinfo=UTC))
     admin_person.client.set_cookie("scheduled_actions_zone", "Europe/Berlin", path="/")
 
@@ -138,7 +138,7 @@ def test_days_are_those_of_the_viewers_zone(admin_person, api, connection):
         ("UTC", date(2026, 3, 28), [24, 24, 24]),
     ],
 )
-def test_days_are_as_long_as_clock_changes_make_them(zone, first, hours):
+def test_the_length_of_a_day_follows_clock_changes(zone, first, hours):
     bounds = bounds_of(first, 3, ZoneInfo(zone))
 
     lengths = [(after - before) / timedelta(hours=1) for before, after in pairwise(bounds)]
@@ -170,7 +170,7 @@ def test_an_agenda_lists_the_days_with_entries(admin_person, api, connection):
 
 
 @pytest.mark.parametrize("query", ["day=tomorrow", "day=0001-01-01", "day=9999-12-31", "open=x"])
-def test_an_invalid_date_or_filter_is_refused_by_name(admin_person, api, query):
+def test_the_error_of_an_invalid_date_or_filter_names_the_parameter(admin_person, api, query):
     page = admin_person.opens(f"/calendar?{query}")
 
     assert page.status_code == 400
@@ -182,7 +182,7 @@ def test_the_first_and_last_month_link_no_further(admin_person, api):
     assert 'rel="next"' not in admin_person.opens("/calendar?day=2199-12-31").text
 
 
-def test_a_team_sees_only_its_own(a_person, admin_person, api, connection):
+def test_a_team_sees_only_its_own_entries(a_person, admin_person, api, connection):
     for team in ("red", "blue"):
         insert(connection, action_type=f"{team}:waits", team_id=team, scheduled_at=NOW + DAY)
         insert(
@@ -212,7 +212,7 @@ def test_markup_in_names_is_shown_as_text(admin_person, api, connection):
     assert "<img" not in admin_person.opens("/calendar?open=2026-03-13").text
 
 
-def test_a_large_team_is_warned_that_older_actions_were_not_read(a_person, api, connection):
+def test_the_calendar_of_a_large_team_shows_that_older_actions_are_missing(a_person, api, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, team_id, scheduled_at)"
         " select 'email:send', 'red', %(at)s + n * interval '1 s' from generate_series(1, 5000) n",
@@ -260,7 +260,7 @@ def test_the_statements_of_a_month_use_an_index(api, connection):
 
 
 @pytest.mark.parametrize("view", ["month", "week", "agenda"])
-def test_empty_days_say_so_and_offer_other_views(admin_person, view):
+def test_an_empty_view_shows_a_message_and_a_link(admin_person, view):
     alone = admin_person.opens(f"/calendar?view={view}").text
     of_a_team = admin_person.opens(f"/calendar?view={view}&team_id=blue").text
 

@@ -66,8 +66,8 @@ def api(app):
 
 
 @pytest.fixture
-def whole(api):
-    """Every argument of an action."""
+def all_arguments(api):
+    """Return every argument of an action."""
     first = api.schedule(action_type="any:thing")["id"]
     return {
         "action_type": "payout:send",
@@ -93,18 +93,18 @@ def whole(api):
     }
 
 
-def in_rows(connection, action_id):
-    """Return what an action's row holds of its arguments; a clone has no key and another creator."""
+def stored_arguments(connection, action_id):
+    """Return the stored arguments of an action, without the dedup key and creator, which a clone does not copy."""
     values = row(connection, action_id)
     for name in ("id", "created_at", "updated_at", "dedup_key", "dedup_open", "created_by"):
         del values[name]
     return values
 
 
-def test_an_untouched_clone_keeps_every_argument(person, api, connection, whole):
-    assert whole.keys() | {"delay", "timezone"} == CreateActionRequest.model_fields.keys()
-    whole["team_id"] = None
-    made = api.schedule(**{name: value for name, value in whole.items() if value is not None})
+def test_an_untouched_clone_keeps_every_argument(person, api, connection, all_arguments):
+    assert all_arguments.keys() | {"delay", "timezone"} == CreateActionRequest.model_fields.keys()
+    all_arguments["team_id"] = None
+    made = api.schedule(**{name: value for name, value in all_arguments.items() if value is not None})
     page = person.opens(f"/action-types/payout:send?from={made['id']}").text
 
     done = person.sends("/action-types/payout:send", **submitted(page, "/action-types/payout:send"))
@@ -112,7 +112,7 @@ def test_an_untouched_clone_keeps_every_argument(person, api, connection, whole)
     assert done.status_code == 303, done.text
     clone = done.location.rpartition("/")[2]
     assert clone != made["id"]
-    assert in_rows(connection, clone) == in_rows(connection, made["id"])
+    assert stored_arguments(connection, clone) == stored_arguments(connection, made["id"])
     assert row(connection, clone)["dedup_key"] is None
 
 
@@ -127,13 +127,16 @@ def test_a_clone_keeps_the_condition_of_the_original(person, api, connection):
     assert (clone["status"], clone["waiting"]["checks"]) == ("pending", 1)
 
 
-def test_a_clone_keeps_arguments_that_the_form_does_not_show(person, api, connection, whole):
-    whole["team_id"] = None
-    made = api.schedule(**{name: value for name, value in whole.items() if value is not None})
+def test_a_clone_keeps_arguments_that_the_form_does_not_show(person, api, connection, all_arguments):
+    all_arguments["team_id"] = None
+    made = api.schedule(**{name: value for name, value in all_arguments.items() if value is not None})
 
     done = person.sends("/action-types/payout:send", **{"from": made["id"], "payload.amount": "17", "priority": "8"})
 
-    kept, clone = in_rows(connection, made["id"]), in_rows(connection, done.location.rpartition("/")[2])
+    kept, clone = (
+        stored_arguments(connection, made["id"]),
+        stored_arguments(connection, done.location.rpartition("/")[2]),
+    )
     assert {**clone, "scheduled_at": None} == {
         **kept,
         "payload": {"amount": 17},
@@ -142,9 +145,9 @@ def test_a_clone_keeps_arguments_that_the_form_does_not_show(person, api, connec
     }
 
 
-def test_a_clone_takes_emptied_and_changed_fields_from_the_form(person, api, connection, whole):
-    whole["team_id"] = None
-    made = api.schedule(**{name: value for name, value in whole.items() if value is not None})
+def test_a_clone_takes_emptied_and_changed_fields_from_the_form(person, api, connection, all_arguments):
+    all_arguments["team_id"] = None
+    made = api.schedule(**{name: value for name, value in all_arguments.items() if value is not None})
     form = submitted(person.opens(f"/action-types/payout:send?from={made['id']}").text, "/action-types/payout:send")
     emptied = dict.fromkeys(
         ("condition", "after", "on_success", "on_failure", "retry", "lock_group", "lock_group_blocks", "metadata"), ""
@@ -154,7 +157,7 @@ def test_a_clone_takes_emptied_and_changed_fields_from_the_form(person, api, con
         "/action-types/payout:send", **form | emptied | {"target_type": "", "target_id": "", "payload.amount": "18"}
     )
 
-    clone = in_rows(connection, done.location.rpartition("/")[2])
+    clone = stored_arguments(connection, done.location.rpartition("/")[2])
     assert [clone[name] for name in (*emptied.keys() - {"after", "lock_group_blocks"}, "target_id")] == [None] * 7
     assert clone["lock_group_blocks"] is False
     assert clone["payload"] == {"amount": 18, "at": "2030-03-05T08:30:00.123456Z"}

@@ -1,4 +1,4 @@
-"""Schedules whose rules cost more than a page may spend: their pages open, and say what could not be evaluated."""
+"""Schedules whose rules exceed the budget of a page: their pages open, and show that instants are missing."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from scheduled_actions.schedules.project_functions import skip_occurrence
 from tests.factories import steps_spent
 from tests.web.conftest import ADMIN_TOKEN, Api, run
 
-#: Its end lies behind forty thousand candidates: it may be stored, and twenty of them are more than a page looks at.
+#: Its last occurrence comes after about 40,000 candidates: the rule can be stored, but evaluating twenty such rules
+#: exceeds the budget of a page.
 COSTLY = "RRULE:FREQ=SECONDLY;INTERVAL=10007;BYHOUR=0,3,6,9,12,15,18,21;BYMINUTE=0;BYSECOND=0;COUNT=4"
 
 
 @pytest.fixture
 def calls():
-    """Return the instants that the project's function was asked about."""
+    """Return the list of the instants that were passed to the project function."""
     return []
 
 
 @pytest.fixture
 def runtime(a_runtime, calls):
-    """Give a project whose function skips everything."""
+    """Return a project with a function that skips every occurrence."""
 
     @skip_occurrence("always")
     def always(at):
@@ -34,7 +35,7 @@ def runtime(a_runtime, calls):
 
 @pytest.fixture
 def store(client, connection):
-    """Return a function that stores schedules, each with another start and with the given columns."""
+    """Return a function that stores schedules with different anchors and the given column values."""
     api = Api(client, ADMIN_TOKEN)
 
     def make(count, **columns):
@@ -54,11 +55,11 @@ def store(client, connection):
 
 @pytest.fixture
 def spent(monkeypatch):
-    """Return the steps that are spent."""
+    """Return the list of the evaluation steps used."""
     return steps_spent(monkeypatch)
 
 
-def test_the_list_calls_no_function_of_the_project_to_put_rules_into_words(admin_person, store, calls):
+def test_the_list_describes_rules_without_calling_project_functions(admin_person, store, calls):
     store(3, skip='{"function": "always", "adjustment": "following"}')
 
     page = admin_person.opens("/schedules")
@@ -67,7 +68,7 @@ def test_the_list_calls_no_function_of_the_project_to_put_rules_into_words(admin
     assert calls == []
 
 
-def test_the_list_spends_one_budget_on_all_its_rules_and_names_those_beyond_it(admin_person, store, spent):
+def test_the_list_evaluates_all_rules_within_one_budget_and_marks_the_others(admin_person, store, spent):
     store(30, recurrence=COSTLY, kind="rrule")
     spent.clear()
 
@@ -78,7 +79,7 @@ def test_the_list_spends_one_budget_on_all_its_rules_and_names_those_beyond_it(a
     assert "not computed: " in page.text
 
 
-def test_a_schedule_whose_rule_costs_too_much_is_shown_in_words_and_says_that_more_could_not_be_computed(
+def test_a_schedule_with_a_costly_rule_shows_its_description_and_a_truncated_preview(
     admin_person, store, client, spent
 ):
     (schedule_id,) = store(1, skip='{"function": "always"}')
@@ -92,7 +93,7 @@ def test_a_schedule_whose_rule_costs_too_much_is_shown_in_words_and_says_that_mo
     assert "Further runs could not be computed" in admin_person.opens(f"/schedules/{schedule_id}").text
 
 
-def test_a_schedule_with_fewer_instants_than_asked_for_is_not_truncated(store, client, connection):
+def test_the_preview_of_a_schedule_with_few_remaining_runs_is_not_truncated(store, client, connection):
     (schedule_id,) = store(1, remaining=2)
 
     shown = Api(client, ADMIN_TOKEN)("GET", f"/schedules/{schedule_id}").json

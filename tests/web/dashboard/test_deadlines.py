@@ -74,7 +74,7 @@ def test_the_form_creates_a_deadline_in_its_own_time_zone(admin_person, api):
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"due_at": ""}, "due_at"),
         ({"timezone": "Europe/Atlantis"}, "Europe/Atlantis"),
@@ -85,11 +85,11 @@ def test_the_form_creates_a_deadline_in_its_own_time_zone(admin_person, api):
     ],
     ids=str,
 )
-def test_an_invalid_form_is_shown_again_with_its_input_and_the_error(admin_person, api, fields, said):
+def test_an_invalid_form_is_shown_again_with_its_input_and_the_error(admin_person, api, fields, message):
     sent = admin_person.sends("/deadlines/new", **FORM | {"name": "trade licence", "remind": "7 days before"} | fields)
 
     assert sent.status_code == 400
-    assert said in sent.text
+    assert message in sent.text
     assert 'value="trade licence"' in sent.text
     assert api("GET", "/deadlines").json["deadlines"] == []
 
@@ -236,24 +236,24 @@ def test_a_timeline_of_one_instant_is_drawn():
     assert chart_of([], due_at=DUE, now=DUE).due_x == 50
 
 
-# -- seen before it is set, and changed --------------------------------------------------------------------------------
+# -- preview and edit --------------------------------------------------------------------------------------------------
 
 
 def test_the_preview_shows_the_timeline_and_writes_nothing(admin_person, api):
-    asked = {"due_at": "2040-05-03T17:00", "timezone": "Europe/Berlin", "remind": ["1 day before"]}
+    fields = {"due_at": "2040-05-03T17:00", "timezone": "Europe/Berlin", "remind": ["1 day before"]}
 
     level = {"level_offset_1": "2 days after", "level_to_1": "cfo@example.org"}
-    seen = admin_person.sends("/deadlines/preview", **asked, **level)
+    seen = admin_person.sends("/deadlines/preview", **fields, **level)
 
     assert seen.status_code == 200
     assert 'class="stages"' in seen.text
     assert "2040-05-02 15:00:00" in seen.text
     assert "escalation 2 days after" in seen.text
     assert "Choose a due date" in admin_person.sends("/deadlines/preview", timezone="UTC").text
-    wrong = admin_person.sends("/deadlines/preview", **asked, reminders="whenever").text
+    wrong = admin_person.sends("/deadlines/preview", **fields, reminders="whenever").text
     assert "whenever" in wrong
     assert 'class="problem"' in wrong
-    assert "payload" in admin_person.sends("/deadlines/preview", **asked, action_type="test:run", payload="{").text
+    assert "payload" in admin_person.sends("/deadlines/preview", **fields, action_type="test:run", payload="{").text
     assert api("GET", "/deadlines").json["deadlines"] == []
 
 
@@ -285,9 +285,9 @@ def test_an_edit_keeps_fields_that_the_form_does_not_show(admin_person, api, dea
     assert now["recipients"] == made["recipients"]
     assert now["calendar"]["dates"] == ["2040-04-30"]
     assert now["calendar"]["adjustment"] == "following"
-    asked = {one["key"]: one for one in now["stages"] if one["kind"] not in {"due", "renewal"}}
-    assert asked.keys() == {"reminder:7 days before", "reminder:14 days before", "escalation:1", "escalation:2"}
-    assert asked["reminder:7 days before"]["repeat"] == "daily"
+    stages = {one["key"]: one for one in now["stages"] if one["kind"] not in {"due", "renewal"}}
+    assert stages.keys() == {"reminder:7 days before", "reminder:14 days before", "escalation:1", "escalation:2"}
+    assert stages["reminder:7 days before"]["repeat"] == "daily"
 
 
 @pytest.mark.parametrize("recurrence", [None, "yearly"])
@@ -320,8 +320,8 @@ def test_an_invalid_change_shows_the_form_again_with_the_error(admin_person, a_p
     assert (refused.status_code, "whenever" in refused.text) == (400, True)
     assert admin_person.sends(path, "forged", **fields).status_code == 400
     assert a_person("viewer").sends(path, a_person("viewer").csrf(), **fields).status_code in {400, 403}
-    stranger = a_person("operator", "red")
-    assert stranger.sends(path, stranger.csrf("/deadlines"), **fields).status_code == 404
+    outsider = a_person("operator", "red")
+    assert outsider.sends(path, outsider.csrf("/deadlines"), **fields).status_code == 404
     assert api("GET", f"/deadlines/{made['id']}").json["revision"] == made["revision"]
     series = deadline(recurrence="yearly", target={"type": "tax", "id": "7"})
     assert "recurrence" in admin_person.sends(f"/deadlines/{series['id']}/edit", **fields).text

@@ -1,4 +1,4 @@
-"""Edits made with forms: only what was changed is sent, and only for the version that the form showed."""
+"""Edits with forms: only changed fields are sent, and only for the version that the form showed."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ def case(request, api):
     return f"{kind}/{made.json['id']}", edit, change
 
 
-_MOVING = {"updated_at", "queue", "history", "timeline", "revision"}
+_VOLATILE = {"updated_at", "queue", "history", "timeline", "revision"}
 
 
 def stored(api, path):
     document = api("GET", path).json
-    return {name: value for name, value in document.items() if name not in _MOVING}
+    return {name: value for name, value in document.items() if name not in _VOLATILE}
 
 
 def form_of(person, path):
-    # The address of the form is that of its page.
+    # The form has no action: it is submitted to the address of its page.
     return submitted(person.opens(f"{path}/edit").text, "")
 
 
@@ -137,7 +137,7 @@ def test_skip_skips_the_run_that_the_page_showed(api, person):
     ],
     ids=["reassign", "move", "rotate"],
 )
-def test_a_form_on_a_page_is_refused_when_the_object_has_changed_since(api, person, made, what, sent, change):  # noqa: PLR0917 - its cases
+def test_a_form_on_a_page_is_refused_when_the_object_has_changed_since(api, person, made, what, sent, change):  # noqa: PLR0917 - parameters of the cases
     kind = "/deadlines" if made is DEADLINE else "/webhooks/endpoints"
     path = f"{kind}/{api('POST', kind, made).json['id']}"
     form = submitted(person.opens(path).text, f"{path}/{what}") | sent

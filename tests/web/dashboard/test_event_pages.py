@@ -21,7 +21,7 @@ def app(a_runtime):
 
 
 @pytest.mark.parametrize("data", [{}, {"data": None}, {"data": {"n": 1}}])
-def test_an_action_whose_end_emits_an_event_and_the_event_itself_have_pages(app, data):
+def test_the_pages_of_an_event_and_of_the_action_that_emits_it_open(app, data):
     person, api = Person(app.test_client()), Api(app.test_client(), ADMIN_TOKEN)
     person.signs_in(ADMIN_TOKEN)
     event = {"event": "payout:sent", "entity_type": "payout", "entity_id": "17", **data}

@@ -18,7 +18,7 @@ from scheduled_actions.web.dashboard.site_map import PAGES
 from tests.team_resources import create_resources
 from tests.web.conftest import ADMIN_TOKEN, Api, gather, run, welcome
 
-#: What people, programs and attackers write into inputs. Bytes: a surrogate cannot be text.
+#: Input of people, programs and attackers, as bytes, because a lone surrogate cannot be encoded as UTF-8.
 GARBAGE = [
     b"",
     b" ",
@@ -73,7 +73,7 @@ GARBAGE = [
     b"true",
     b"\r\nSet-Cookie: x=1",
 ]
-#: Read behind question marks, whether or not a form has them.
+#: Query parameters that are sent to every page.
 QUERIES = {
     "status",
     "action_type",
@@ -123,7 +123,7 @@ def runtime(a_runtime):
 
 @pytest.fixture
 def ids(client, connection):
-    """Give the ids of one of everything, by the first word of the pages that show it."""
+    """Return the ids of one object of each kind, by the first word of the paths of its pages."""
     made, _ = create_resources(Api(client, ADMIN_TOKEN), connection, team_id=None)
     return {
         "actions": made["later"],
@@ -134,7 +134,7 @@ def ids(client, connection):
     } | {"deliveries": made["delivery"]}
 
 
-#: Each page; those that end what the others look at at the end. A tick takes nothing of what is sent, and does work.
+#: All pages, those that end or delete an object last. Without the page that runs a tick: it reads no input.
 ALL = sorted(
     (page for page in PAGES if page.path != "/ticks/run"),
     key=lambda page: re.search(r"/(cancel|complete|remove|delete|revoke|run|edit)$", page.path) is not None,
@@ -142,7 +142,7 @@ ALL = sorted(
 
 
 def address(page, ids):
-    """Return the address of a page, of something that is there."""
+    """Return the address of a page of an existing object."""
     words = page.path.strip("/").split("/")
     wanted = ids["deliveries"] if "deliveries" in words else ids.get(words[0], "")
     path = page.path.replace("{id}", wanted).replace("{name}", "payload").replace("{type}", "test:welcome")
@@ -159,7 +159,7 @@ def encoded(pairs):
 
 
 class Visitor:
-    """Someone signed in, who knows every input of every page."""
+    """A signed-in caller, with the names of all inputs of all pages."""
 
     def __init__(self, person, ids, caplog):
         self.client = person.client
@@ -173,16 +173,16 @@ class Visitor:
         everywhere = set().union(*self.names.values())
         for page in PAGES:
             if page.method == "POST":
-                # A form stands on the page of its own address, or is one of the buttons of the page above it.
+                # A form is on the page with its own path, or is a button on the page of the parent path.
                 own = self.names.get(page.path) or self.names.get(page.path.rpartition("/")[0], set())
                 self.names[page.path] = own | ({"reason"} & everywhere)
 
     def inputs(self, page):
-        """Return the names of what a page reads, in order."""
+        """Return the sorted names of the inputs of a page."""
         return sorted(self.names[page.path] | (QUERIES if page.method == "GET" else set()))
 
     def sends(self, page, pairs):
-        """Send a form, or open a page; return the answer if the page broke."""
+        """Send a form or open a page; return a description of the failure, or None."""
         path = address(page, self.ids)
         if page.method == "GET":
             answer = self.client.get(f"{path}?{encoded(pairs)}")
@@ -229,7 +229,7 @@ def test_a_form_with_invalid_input_shows_an_error(admin_person, ids, path, field
 @pytest.mark.parametrize(
     "query", ["from=9999-12-31T23:59", "from=0001-01-01T00:00", "from=x", "window=century", "from=%ED%A0%80"]
 )
-def test_an_invalid_calendar_range_is_refused(admin_person, query):
+def test_an_invalid_simulation_range_causes_no_server_error(admin_person, query):
     assert admin_person.opens(f"/simulate?{query}").status_code in {200, 400}
 
 
@@ -268,7 +268,7 @@ def test_no_page_fails_on_different_garbage_in_every_input(visitor):
 
     @settings(max_examples=1500, database=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
-    def law(data):
+    def check(data):
         page = data.draw(st.sampled_from(pages))
         value = (
             st.sampled_from(GARBAGE)
@@ -278,4 +278,4 @@ def test_no_page_fails_on_different_garbage_in_every_input(visitor):
         pairs = data.draw(st.lists(st.tuples(st.sampled_from(visitor.inputs(page)), value), max_size=12))
         assert visitor.sends(page, pairs) is None
 
-    law()
+    check()

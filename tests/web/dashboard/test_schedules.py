@@ -43,7 +43,7 @@ def test_the_choices_of_the_form_give_a_rule(fields, rule):
     ("fields", "name"),
     [({"pattern": "weekly"}, "days"), ({"pattern": "daily", "at": "x"}, "at"), ({"at": "²:00"}, "at")],
 )
-def test_a_missing_or_invalid_choice_is_refused_by_name(fields, name):
+def test_the_error_of_a_missing_or_invalid_choice_names_the_field(fields, name):
     with pytest.raises(InvalidArgument) as refused:
         rule_of(MultiDict(fields))
 
@@ -61,7 +61,7 @@ def test_the_form_creates_a_schedule(admin_person, api):
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"pattern": "own", "rule": "every blue moon"}, "every blue moon"),
         ({"pattern": "weekly"}, "at least one day"),
@@ -72,11 +72,11 @@ def test_the_form_creates_a_schedule(admin_person, api):
     ],
     ids=str,
 )
-def test_an_invalid_form_is_shown_again_with_its_input_and_the_error(admin_person, api, fields, said):
+def test_an_invalid_form_is_shown_again_with_its_input_and_the_error(admin_person, api, fields, message):
     sent = admin_person.sends("/schedules/new", **FORM | fields)
 
     assert sent.status_code == 400
-    assert said in sent.text
+    assert message in sent.text
     assert 'value="nightly"' in sent.text
     assert api("GET", "/schedules").json["schedules"] == []
 
@@ -93,7 +93,7 @@ def test_the_preview_describes_the_rule_of_the_form(admin_person):
     assert (wrong.status_code, "every blue moon" in wrong.text) == (200, True)
 
 
-def test_a_schedule_is_changed_and_keeps_what_the_form_does_not_show(admin_person, api, schedule):
+def test_an_edit_keeps_fields_that_the_form_does_not_show(admin_person, api, schedule):
     api("PATCH", f"/schedules/{schedule['id']}", {"skip": {"dates": ["2030-01-01"]}})
 
     sent = admin_person.sends(
@@ -144,7 +144,7 @@ def test_saving_an_untouched_form_changes_nothing(admin_person, api, schedule, h
         ("FREQ=DAILY;INTERVAL=2", "own", {}),
     ],
 )
-def test_a_rule_is_edited_as_choices_where_they_can_express_it(rule, pattern, shown):
+def test_a_rule_is_edited_with_the_pattern_that_can_express_it(rule, pattern, shown):
     choices = choices_of(rule)
 
     assert choices["pattern"] == pattern
@@ -152,7 +152,7 @@ def test_a_rule_is_edited_as_choices_where_they_can_express_it(rule, pattern, sh
     assert pattern == "own" or rule_of(choices) == rule
 
 
-def test_a_schedule_created_from_choices_is_edited_with_them(admin_person, api, schedule):
+def test_the_edit_form_selects_the_pattern_of_the_rule(admin_person, api, schedule):
     api("PATCH", f"/schedules/{schedule['id']}", {"recurrence": "30 7 * * TUE,SAT"})
 
     page = admin_person.opens(f"/schedules/{schedule['id']}/edit").text
@@ -183,7 +183,7 @@ def test_a_schedule_is_paused_resumed_and_skipped(admin_person, api, schedule, w
         assert api("GET", f"/schedules/{schedule['id']}").json["status"] == "active"
 
 
-def test_undo_schedules_a_skipped_occurrence_again_at_its_own_time(admin_person, api, schedule):
+def test_undo_makes_a_skipped_occurrence_pending_at_its_original_time(admin_person, api, schedule):
     path = f"/schedules/{schedule['id']}"
     skipped = api("GET", path).json["next_action_id"]
 
@@ -203,7 +203,7 @@ def test_undo_of_an_unknown_occurrence_is_not_found(admin_person, schedule):
     assert admin_person.sends(f"/schedules/{schedule['id']}/undo-skip", skipped="x").status_code == 404
 
 
-def test_the_name_of_another_schedule_is_refused_and_that_schedule_stays_as_it_is(admin_person, api, schedule):
+def test_the_name_of_another_schedule_is_refused_and_that_schedule_is_unchanged(admin_person, api, schedule):
     fields = FORM | {"pattern": "daily", "name": schedule["name"]}
 
     sent = admin_person.sends("/schedules/new", **fields)
@@ -220,7 +220,7 @@ def test_teams_may_use_the_same_schedule_name(admin_person, api, schedule):
     assert len(api("GET", "/schedules").json["schedules"]) == 2
 
 
-def test_run_now_leads_to_the_action_that_runs(admin_person, api, schedule):
+def test_run_now_redirects_to_the_new_action(admin_person, api, schedule):
     sent = admin_person.sends(f"/schedules/{schedule['id']}/run", admin_person.csrf("/schedules"))
 
     action_id = sent.headers["Location"].rpartition("/")[2]
@@ -248,7 +248,7 @@ def test_a_viewer_can_read_but_not_change_anything(a_person, api, schedule):
     assert api("GET", f"/schedules/{schedule['id']}").json["status"] == "active"
 
 
-def test_a_team_sees_only_its_own(a_person, api):
+def test_a_team_sees_only_its_own_schedules(a_person, api):
     ours = api(
         "POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "daily", "team_id": "red"}
     )
@@ -276,7 +276,7 @@ def api(client):
     return Api(client, ADMIN_TOKEN)
 
 
-def test_the_form_of_a_new_schedule_chooses_no_action_type_by_itself(admin_person):
+def test_the_form_of_a_new_schedule_preselects_no_action_type(admin_person):
     text = admin_person.opens("/schedules/new").text
     chosen = admin_person.opens("/schedules/new?action_type=test:run").text
 

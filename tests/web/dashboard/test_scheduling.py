@@ -30,7 +30,7 @@ class Street(BaseModel):
 
 
 class Parcel(BaseModel):
-    """All that a form has inputs for."""
+    """A payload with every kind of value that has an input."""
 
     label: str = Field(description="As it is printed.", max_length=80)
     story: str = Field("", max_length=2000)
@@ -56,13 +56,13 @@ def anything(payload: dict): ...
 
 @pytest.fixture
 def person(a_runtime):
-    """Give an administrator of a project that sends parcels."""
+    """Return an administrator of a project that sends parcels."""
     person = Person(application(a_runtime(registry=Registry.of(send_parcel, anything))).test_client())
     person.signs_in(ADMIN_TOKEN)
     return person
 
 
-WHOLE = {
+VALID_FORM = {
     "payload.label": "box",
     "payload.weight": "1.5",
     "payload.speed": "3",
@@ -79,7 +79,7 @@ WHOLE = {
 # -- action types ------------------------------------------------------------------------------------------------------
 
 
-def test_the_types_of_this_build_are_shown_and_each_has_a_form(person):
+def test_the_types_of_the_build_are_shown_and_each_has_a_form(person):
     page = person.opens("/action-types").text
 
     assert "parcel:send" in page
@@ -94,7 +94,7 @@ def test_the_types_of_this_build_are_shown_and_each_has_a_form(person):
 def test_a_form_built_from_the_schema_schedules_a_valid_payload(person, connection):
     person.client.set_cookie(times.ZONE_COOKIE, "Europe/Berlin")
 
-    done = person.sends("/action-types/parcel:send", **WHOLE, when="delay", delay="2", unit="hours", priority="-5")
+    done = person.sends("/action-types/parcel:send", **VALID_FORM, when="delay", delay="2", unit="hours", priority="-5")
 
     assert done.status_code == 303
     made = row(connection, done.location.rpartition("/")[2])
@@ -108,7 +108,12 @@ def test_a_form_built_from_the_schema_schedules_a_valid_payload(person, connecti
 
 
 def test_errors_are_shown_next_to_their_inputs_and_the_input_is_kept(person, connection):
-    wrong = WHOLE | {"payload.weight": "heavy", "payload.to.name": "", "payload.sizes": "1\nx", "payload.pieces": "1.5"}
+    wrong = VALID_FORM | {
+        "payload.weight": "heavy",
+        "payload.to.name": "",
+        "payload.sizes": "1\nx",
+        "payload.pieces": "1.5",
+    }
 
     refused = person.sends("/action-types/parcel:send", **wrong, when="at", at="2026-03-05T08:30")
 
@@ -122,7 +127,7 @@ def test_errors_are_shown_next_to_their_inputs_and_the_input_is_kept(person, con
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"payload.extra": "{"}, "payload.extra"),
         ({"when": "delay", "delay": "soon"}, "PT5M"),
@@ -131,11 +136,11 @@ def test_errors_are_shown_next_to_their_inputs_and_the_input_is_kept(person, con
         ({"team_id": "x" * 300}, "255"),
     ],
 )
-def test_a_refused_form_is_shown_again_with_the_reason(person, connection, fields, said):
-    refused = person.sends("/action-types/parcel:send", **WHOLE | fields)
+def test_a_refused_form_is_shown_again_with_the_reason(person, connection, fields, message):
+    refused = person.sends("/action-types/parcel:send", **VALID_FORM | fields)
 
     assert refused.status_code == 400
-    assert said in refused.text
+    assert message in refused.text
     assert statuses(connection) == {}
 
 
@@ -208,7 +213,7 @@ def test_the_form_of_an_email_accepts_a_display_name_and_address(a_runtime, conn
 
 
 @pytest.mark.parametrize("tag", ["", " x", "a\nb"])
-def test_a_list_whose_items_do_not_survive_lines_is_cloned_as_json(person, connection, tag):
+def test_a_list_with_items_that_one_line_cannot_hold_is_cloned_as_json(person, connection, tag):
     payload = {"label": "box", "weight": 2, "to": {"name": "x"}, "tags": ["kept", tag]}
     model = insert(connection, action_type="parcel:send", payload=payload)
 
@@ -276,7 +281,7 @@ def test_the_overview_shows_failed_checks_and_waiting_actions(a_person, connecti
     assert "Nothing has called /cron/process yet" in page
     assert "Run a tick now" in page
     assert "550 no such user" in page
-    assert "Nothing failed" not in page
+    assert "No action failed" not in page
     team = a_person("viewer", "blue").opens("").text
     assert "550 no such user" not in team
     assert "Trigger" not in team
@@ -368,7 +373,7 @@ def test_instants_are_shown_relative_to_now(apart, words):
     assert f">{words}<" in times.ago(NOW - timedelta(seconds=apart), BERLIN, now=NOW)
 
 
-def test_an_instant_is_shown_in_the_viewers_zone_with_its_utc():
+def test_an_instant_is_shown_in_the_viewers_zone_and_in_utc():
     shown = times.instant(NOW, BERLIN, now=NOW)
 
     assert ">4 Mar 13:00:00<" in shown
@@ -386,7 +391,7 @@ def test_an_instant_is_shown_in_the_viewers_zone_with_its_utc():
         ("soon", "soon"),
     ],
 )
-def test_a_local_time_becomes_an_instant(text, instant):
+def test_a_local_time_is_converted_to_utc(text, instant):
     assert times.from_input(text, BERLIN) == instant
 
 

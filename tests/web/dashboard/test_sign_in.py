@@ -21,8 +21,8 @@ from tests.web.conftest import ADMIN_TOKEN, application
 from tests.web.dashboard.conftest import Person
 
 UNKNOWN = "0197a000-0000-7000-8000-00000000ffff"
-#: What the cookie of a session says.
-OF_AN_ADMIN = {"id": UNKNOWN, "digest": "", "rights": "admin ", "csrf": "x"}
+#: The content of a session cookie of an administrator.
+ADMIN_SESSION = {"id": UNKNOWN, "digest": "", "rights": "admin ", "csrf": "x"}
 
 
 def filled(page):
@@ -74,7 +74,7 @@ def test_signing_in_never_redirects_outside_the_dashboard(a_visitor, wanted):
 
 
 @pytest.mark.parametrize("token", ["", "wrong", f"{ADMIN_TOKEN}x", CRON_SECRET, f"sat_{'x' * 43}", "ü" * 20, "\ud800"])
-def test_a_wrong_token_is_refused_and_not_repeated(a_visitor, token):
+def test_a_wrong_token_is_refused_and_not_shown(a_visitor, token):
     person = a_visitor()
 
     refused = person.signs_in(token.encode("utf-8", "surrogatepass"))
@@ -98,14 +98,14 @@ def test_failed_sign_ins_are_limited_as_in_the_api(a_visitor):
     assert person.signs_in(ADMIN_TOKEN).status_code == 303
 
 
-def test_a_token_with_letters_beyond_ascii_signs_in(a_runtime):
+def test_a_token_with_non_ascii_letters_signs_in(a_runtime):
     token = "ein-Schlüssel-für-Prüfungen"
     person = Person(application(a_runtime(ADMIN_TOKEN=token)).test_client())
 
     assert person.signs_in(token).status_code == 303
 
 
-def test_without_an_admin_token_the_dashboard_is_closed_and_says_why(a_runtime):
+def test_without_an_admin_token_the_dashboard_is_closed_and_shows_the_remedy(a_runtime):
     person = Person(application(a_runtime(ADMIN_TOKEN="short")).test_client())
 
     for path in ("", "/login", "/actions"):
@@ -127,10 +127,10 @@ def test_the_session_cookie_is_http_only_same_site_and_holds_no_token(a_visitor,
     assert "SameSite=Lax" in cookie
     assert "Path=/dashboard" in cookie
     assert "Secure" not in cookie
-    told = base64.urlsafe_b64decode(cookie.partition("=")[2].partition(".")[0] + "==")
+    content = base64.urlsafe_b64decode(cookie.partition("=")[2].partition(".")[0] + "==")
     assert secret not in cookie
-    assert secret.encode() not in told
-    assert secret.removeprefix("sat_")[:8].encode() not in told
+    assert secret.encode() not in content
+    assert secret.removeprefix("sat_")[:8].encode() not in content
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_over_https_the_cookie_is_secure(app, options):
 
 def test_a_forged_session_cookie_is_refused(admin_person):
     cookie = session_cookie(admin_person).value
-    # Not its last letter: of that one, two of the six bits are padding and may change unseen.
+    # Not the last letter: two of its six bits are padding, so a changed letter may mean the same bytes.
     changed = cookie[:-10] + ("A" if cookie[-10] != "A" else "B") + cookie[-9:]
     forged = URLSafeTimedSerializer(["guessed"], salt=b"session").dumps(
         {"id": UNKNOWN, "digest": "", "rights": "admin ", "csrf": "x"}
@@ -169,7 +169,7 @@ def test_a_forged_session_cookie_is_refused(admin_person):
 
 def test_a_cookie_signed_for_another_purpose_is_not_a_session(runtime, a_visitor):
     person = a_visitor()
-    signed = auth.AuthController(runtime).sign("said", OF_AN_ADMIN)
+    signed = auth.AuthController(runtime).sign("said", ADMIN_SESSION)
     person.client.set_cookie(auth.SESSION_COOKIE, signed, path="/dashboard")
 
     assert person.opens().status_code == 303
@@ -273,7 +273,7 @@ def test_a_live_part_reloads_the_page_when_the_session_has_ended(a_visitor):
     assert (response.status_code, response.headers["HX-Refresh"]) == (204, "true")
 
 
-# -- forms from elsewhere ----------------------------------------------------------------------------------------------
+# -- forms from other sites --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("csrf", ["", "wrong", "\udcff"])
@@ -314,7 +314,7 @@ def test_a_form_over_the_limit_is_refused_before_it_is_read(admin_person):
     assert response.status_code == 413
 
 
-# -- what surrounds every answer ---------------------------------------------------------------------------------------
+# -- headers, assets and themes ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["", "/login", "/nowhere", "/actions?status=nonsense", "/theme"])
@@ -377,14 +377,14 @@ def test_the_theme_is_stored_in_a_cookie(admin_person):
 
 def test_a_cold_tick_does_not_import_the_dashboard(tmp_path):
     (tmp_path / "handlers").mkdir()
-    ask = (
+    code = (
         "import sys, scheduled_actions.wsgi;"
         "print(*sorted(name for name in sys.modules if name.startswith('scheduled_actions.web.dashboard')))"
     )
     root = Path(__file__).parents[3]
 
-    told = subprocess.run(
-        [sys.executable, "-c", ask],
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
         cwd=tmp_path,
         env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"},
         capture_output=True,
@@ -392,7 +392,7 @@ def test_a_cold_tick_does_not_import_the_dashboard(tmp_path):
         check=True,
     )
 
-    assert told.stdout.strip() == ""
+    assert ran.stdout.strip() == ""
 
 
 def test_an_unknown_page_is_not_found(admin_person):

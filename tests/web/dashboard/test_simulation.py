@@ -1,4 +1,4 @@
-"""The page of the simulation."""
+"""The simulation page: its counts, its window, and its limitation to a team."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def test_the_simulation_counts_and_charts_future_runs(admin_person, client):
     assert "test:run" in page
 
 
-def test_a_window_without_runs_says_so(admin_person):
+def test_a_window_without_runs_shows_a_message(admin_person):
     assert "No runs in the forecast" in admin_person.opens("/simulate").text
 
 
-def test_an_invalid_start_is_refused_by_name(admin_person):
+def test_the_error_of_an_invalid_start_shows_the_value(admin_person):
     shown = admin_person.opens("/simulate?from=soon")
 
     assert (shown.status_code, "soon" in shown.text) == (400, True)

@@ -1,4 +1,4 @@
-"""Rows that SQL has filled with values that no function stores: every list and page that shows them opens."""
+"""Rows with values that only SQL can store: every list and page that shows such a row opens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.hostile_values import hostile_values, without_checks
 from tests.team_resources import create_resources
 from tests.web.conftest import ADMIN_TOKEN, Api, gather, run, welcome
 
-#: The lists and pages of each table: those of all its rows, and those of one.
+#: The readers of each table: the lists of all rows, and the pages of one row.
 READERS = {
     "scheduled_actions": (
         ["/api/v1/actions", "/api/v1/actions/counts", "/api/v1/calendar?from={day}&to={week}", "/dashboard/actions",
@@ -32,9 +32,9 @@ READERS = {
         ["/api/v1/deadlines/{id}", "/dashboard/deadlines/{id}", "/dashboard/deadlines/{id}/edit"],
     ),
 }  # fmt: skip
-#: Columns that say which row it is, whether it is found, and by which claim.
+#: Columns that are not changed, because they identify or select the row.
 KEPT = {"id", "name", "team_id", "status", "claim_token", "schedule_id", "deadline_id", "series_id", "occurrence_at"}
-#: A copy of a row without its occurrence, stage and name.
+#: The values that a copy cannot share with its original.
 OWN = {"name": None, "dedup_open": False, "schedule_id": None, "deadline_id": None, "deadline_stage": None}
 
 
@@ -49,7 +49,7 @@ def runtime(a_runtime):
 
 @pytest.fixture
 def made(client, connection):
-    """Give the ids of one of everything, among tables that refuse no value."""
+    """Return the ids of one object of each kind, in tables without check constraints."""
     made, _ = create_resources(Api(client, ADMIN_TOKEN), connection, team_id=None)
     for table in READERS:
         without_checks(connection, table)
@@ -58,7 +58,7 @@ def made(client, connection):
 
 @pytest.fixture
 def opens(admin_person, client, caplog):
-    """Return a function that opens an address; it returns what was wrong with the answer, None where nothing was."""
+    """Return a function that opens an address and returns a description of the failure, or None."""
 
     def open_it(path):
         headers = {} if path.startswith("/dashboard") else {"Authorization": f"Bearer {ADMIN_TOKEN}"}
@@ -72,7 +72,7 @@ def opens(admin_person, client, caplog):
 
 
 def cloned_with(connection, table, row_id, column, value):
-    """Insert a copy of a row that has another value in one column; return its id, None where its type refuses that."""
+    """Insert a copy of a row with another value in one column; return its id, or None if the column cannot hold it."""
     statement = sql.SQL(
         "with made as (insert into {table} select (jsonb_populate_record(t, %s::jsonb"
         " || jsonb_build_object('id', scheduled_actions_uuid7()))).* from {table} t where t.id = %s returning id)"
@@ -90,7 +90,7 @@ def cloned_with(connection, table, row_id, column, value):
 
 
 def hostile_rows(connection, table, row_id):
-    """Insert a copy of a row for each hostile value of each column; return what each holds, by its id."""
+    """Insert a copy of a row for each hostile value of each column; return the columns and values by id."""
     columns = connection.execute(
         "select column_name, data_type from information_schema.columns"
         " where table_name = %s and table_schema = current_schema() order by ordinal_position",
@@ -113,11 +113,11 @@ def hostile_rows(connection, table, row_id):
         ("scheduled_action_deadlines", "deadline"),
     ],
 )
-def test_every_reader_shows_rows_that_sql_has_broken(made, opens, connection, table, what):
+def test_every_list_and_page_shows_rows_with_invalid_values(made, opens, connection, table, what):
     rows = hostile_rows(connection, table, UUID(made[what]))
     lists, pages = READERS[table]
 
-    # Of the newest 100 each list shows all.
+    # Each list shows all of the newest 100.
     wrong = [(found, "") for path in lists for found in [opens(path)] if found]
     for row_id, holds in rows.items():
         wrong += [(found, holds) for path in pages for found in [opens(path.replace("{id}", str(row_id)))] if found]

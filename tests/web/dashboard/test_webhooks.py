@@ -40,7 +40,7 @@ def lost(connection):
                 " error_message, team_id) select 'webhook:send', jsonb_build_object('event', 'task:made',"
                 " 'entity_type', 'task', 'entity_id', n::text,"
                 " 'data', '{\"secret\": \"words\"}'::jsonb, 'endpoint', %s::text),"
-                " 'failed', now(), now(), 10, 'DeliveryFailed: it was away', %s from generate_series(1, %s) n"
+                " 'failed', now(), now(), 10, 'DeliveryFailed: no answer', %s from generate_series(1, %s) n"
                 " returning id",
                 [endpoint["id"], team_id, count],
             )
@@ -73,7 +73,7 @@ def test_the_form_creates_an_endpoint_and_shows_its_secret_once(admin_person, ap
     assert len(api("GET", "/webhooks/endpoints").json["endpoints"]) == 1
 
 
-def test_a_new_secret_is_in_no_address_and_readable_only_by_its_session(admin_person, a_visitor, endpoint):
+def test_a_new_secret_is_in_no_url_and_readable_only_in_its_session(admin_person, a_visitor, endpoint):
     path = f"/webhooks/endpoints/{endpoint['id']}"
 
     sent = admin_person.sends(f"{path}/rotate", admin_person.csrf("/webhooks"), grace_seconds="0")
@@ -92,7 +92,7 @@ def test_a_new_secret_is_in_no_address_and_readable_only_by_its_session(admin_pe
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"url": "http://receiver.example"}, "url"),
         ({"url": "https://10.0.0.1/"}, "url"),
@@ -103,16 +103,16 @@ def test_a_new_secret_is_in_no_address_and_readable_only_by_its_session(admin_pe
     ],
     ids=str,
 )
-def test_an_invalid_form_is_shown_again_with_its_input_and_the_error(admin_person, api, fields, said):
+def test_an_invalid_form_is_shown_again_with_its_input_and_the_error(admin_person, api, fields, message):
     sent = admin_person.sends("/webhooks/endpoints/new", **{"url": URL, "description": "of ours"} | fields)
 
     assert sent.status_code == 400
-    assert said in sent.text
+    assert message in sent.text
     assert 'value="of ours"' in sent.text
     assert api("GET", "/webhooks/endpoints").json["endpoints"] == []
 
 
-def test_an_endpoint_is_changed_and_keeps_the_headers_that_the_form_does_not_show(admin_person, api, endpoint):
+def test_an_edit_of_an_endpoint_keeps_the_headers_that_the_form_does_not_show(admin_person, api, endpoint):
     path = f"/webhooks/endpoints/{endpoint['id']}"
     assert "task:*" in admin_person.opens(f"{path}/edit").text
 
@@ -165,7 +165,7 @@ def test_a_rotated_secret_is_shown_once_and_the_previous_one_stays_valid(admin_p
     assert admin_person.sends(f"{path}/rotate", admin_person.csrf("/webhooks"), grace_seconds="soon").status_code == 400
 
 
-def test_a_test_event_leads_to_its_delivery(admin_person, api, endpoint):
+def test_a_test_event_redirects_to_its_delivery(admin_person, api, endpoint):
     sent = admin_person.sends(f"/webhooks/endpoints/{endpoint['id']}/test", admin_person.csrf("/webhooks"))
 
     delivery = api("GET", f"/webhooks/deliveries/{sent.headers['Location'].rpartition('/')[2]}").json
@@ -252,7 +252,7 @@ def test_send_waiting_makes_the_waiting_deliveries_of_one_endpoint_due(
     assert due_deliveries(connection) == 101
 
 
-def test_send_waiting_stops_after_a_batch_and_says_how_to_continue(
+def test_send_waiting_stops_after_a_batch_and_shows_how_to_continue(
     admin_person, endpoint, waiting, connection, monkeypatch
 ):
     monkeypatch.setattr(webhooks, "_BATCH", 1)
