@@ -250,9 +250,9 @@ action_filter_options = with_options(
     local_instant_option(
         "--from",
         "due_from",
-        help="Only actions due at or after this time; without an offset, local time.",
+        help="Only actions with a due time at or after this time; without an offset, local time.",
     ),
-    local_instant_option("--to", "due_to", help="Only actions due before this time."),
+    local_instant_option("--to", "due_to", help="Only actions with a due time before this time."),
     click.option(
         "--q",
         metavar="TEXT",

@@ -75,7 +75,9 @@ def _users(_context: click.Context, _parameter: click.Parameter, given: tuple[st
 @click.option(
     "--rule", "recurrence", metavar="RULE", help="Create a schedule per user: daily, weekly. [default: run once]"
 )
-@click.option("--name", metavar="NAME", help="With --rule: the schedules are named NAME:ID; existing ones are updated.")
+@click.option(
+    "--name", metavar="NAME", help="With --rule: prefix of the schedule names, NAME:ID; existing schedules are updated."
+)
 @click.option("--team", "team_id", metavar="TEAM", help="Team that owns the actions or schedules.")
 @json_option
 @pass_project

@@ -47,22 +47,22 @@ def test_the_demo_passes_and_leaves_nothing_behind(tmp_path):
 
     assert result.returncode == 0, result.stdout + result.stderr
     for claim in (
-        "it was merged",
-        "it is rejected",
+        "the new action was merged",
+        "the ping is rejected",
         "every due action succeeded",
-        "never two at the same time",
+        "never two bookings at the same time",
         "no charge is in the table",
         "one charge is in the table",
         "accounts answered 500, then 200",
-        "the receiver rejects it",
-        "its history names who retried it",
-        "once every day, even when 01:30 occurs twice",
-        "it is the same schedule, unchanged",
+        "the receiver rejects the request",
+        "the history names the user who retried the action",
+        "one occurrence every day, even when 01:30 occurs twice",
+        "the schedule is unchanged",
         "the series continues after the failure",
-        "one catch-up, six were missed",
+        "one catch-up occurrence ran, six were missed",
         "everything is completed except tomorrow's invoice",
-        "it explains why: not_due",
-        "it explains why: failed",
+        "the explanation has the code not_due",
+        "the explanation has the code failed",
     ):
         assert f"✓ {claim}" in result.stdout
     assert "docs/tutorial.md" in result.stdout

@@ -80,7 +80,7 @@ class Story:
             DemoCheckFailed: A claim is false.
         """
         status, body = _request("GET", self.project.server.url, "/readyz")
-        self.report.show("", body, ("it is ready for pings", status, 200))
+        self.report.show("", body, ("the server is ready for pings", status, 200))
         chapters: dict[str, Callable[[], None]] = {
             "Schedule: an action is a row in Postgres": self._schedule_orders,
             "Deduplicate: the same intent twice is one action": self._deduplicate,
@@ -105,15 +105,15 @@ class Story:
         self.report.show(
             f"schedule_actions(an invoice:write for each of the {len(self._orders)} lines of orders.csv)",
             "",
-            ("each has its own id", len(set(self._invoices)), due),
+            ("each action has its own id", len(set(self._invoices)), due),
         )
         self._tomorrow = schedule_action("invoice:write", last, scheduled_at=timedelta(days=1)).id
         counts = self._counts()
         self.report.show(
             f'schedule_action("invoice:write", order {last["number"]}, scheduled_at=timedelta(days=1))',
             "",
-            ("all of them are pending", counts["pending"], due + 1),
-            ("all but tomorrow's are due", counts["due"], due),
+            ("all actions are pending", counts["pending"], due + 1),
+            ("all but tomorrow's action are due", counts["due"], due),
         )
 
     def _deduplicate(self) -> None:
@@ -123,8 +123,8 @@ class Story:
         self.report.show(
             f"schedule the invoice of order {first['number']} again, now to {first['address']}",
             "",
-            ("it was merged", second.deduplicated, True),
-            ("into the pending one", second.id, self._invoices[0]),
+            ("the new action was merged", second.deduplicated, True),
+            ("the id is that of the pending action", second.id, self._invoices[0]),
             ("no row was added", self._counts()["pending"], len(self._orders)),
         )
 
@@ -134,7 +134,7 @@ class Story:
         self.report.show(
             f"GET {url}{cron.PATH} with a wrong secret",
             json.dumps(dict(rejected.body)),
-            ("it is rejected", rejected.status, 401),
+            ("the ping is rejected", rejected.status, 401),
             ("nothing ran", self._counts()["due"], due),
         )
         answer = self.project.ping()
@@ -144,10 +144,10 @@ class Story:
         self.report.show(
             "",
             text,
-            ("it is answered with 200", answer.status, 200),
+            ("the ping is answered with 200", answer.status, 200),
             ("every due action succeeded", answer.body.get("succeeded"), due),
             (
-                "the results are the totals of the orders",
+                "the results contain the totals of the orders",
                 {action.payload["number"]: action.result["total"] for action in map(get_action, self._invoices)},
                 {order["number"]: str(_total(order)) for order in self._orders[:-1]},
             ),
@@ -171,7 +171,7 @@ class Story:
                 [order["number"] for order in lamps],
             ),
             (
-                "never two at the same time",
+                "never two bookings at the same time",
                 all(before["ended"] <= after["began"] for before, after in pairwise(ledger)),
                 True,
             ),
@@ -193,7 +193,7 @@ class Story:
         endpoints = len((WAREHOUSE, ACCOUNTS))
         self._ping_until(lambda: len(self.receiver.received) >= endpoints, "both endpoints received the event")
         self.report.check(
-            ("it took two attempts", get_action(charge).attempts, 2),
+            ("the charge took two attempts", get_action(charge).attempts, 2),
             ("one charge is in the table", self._charges(), [(order["number"], _total(order))]),
         )
 
@@ -207,7 +207,7 @@ class Story:
         self.report.show(
             "",
             json.dumps(content),
-            (f"{WAREHOUSE} received it once", [one.status for one in receiver.at(WAREHOUSE)], [200]),
+            (f"{WAREHOUSE} received the event once", [one.status for one in receiver.at(WAREHOUSE)], [200]),
             ("every request was signed", all(one.content is not None for one in receiver.received), True),
             (
                 "the retry has the id of its first attempt",
@@ -215,7 +215,7 @@ class Story:
                 1,
             ),
             (
-                "it contains the paid amount",
+                "the event contains the paid amount",
                 (content["event"], content["entity_id"], content["data"]["amount"]),
                 ("order:paid", order["number"], str(_total(order))),
             ),
@@ -226,7 +226,9 @@ class Story:
             "webhook-signature": "v1,bm90IHRoZSBzaWduYXR1cmUgb2YgYW55Ym9keSBoZXJl",
         }
         status, _ = _request("POST", self.receiver_url, f"/{WAREHOUSE}", json.dumps(content).encode(), headers)
-        self.report.show("post the same body with a forged signature", "", ("the receiver rejects it", status, 401))
+        self.report.show(
+            "post the same body with a forged signature", "", ("the receiver rejects the request", status, 401)
+        )
 
     def _retry_by_hand(self) -> None:
         self.report.show(
@@ -238,7 +240,7 @@ class Story:
         self.report.show(
             "",
             f"error_message: {failed.error_message}",
-            ("its only attempt is used up", (failed.status, failed.attempts), ("failed", 1)),
+            ("the only attempt is used up", (failed.status, failed.attempts), ("failed", 1)),
         )
         self.report.show('the supplier opens; retry_action(id, by="ann")')
         (self.project.config.project / "supplier-is-open").touch()
@@ -246,8 +248,12 @@ class Story:
         self._ping("succeeded", 1)
         retried = get_action(action_id)
         self.report.check(
-            ("now it is completed", retried.status, "completed"),
-            ("its history names who retried it", [one["by"] for one in retried.history if "by" in one], ["ann"]),
+            ("the action is completed", retried.status, "completed"),
+            (
+                "the history names the user who retried the action",
+                [one["by"] for one in retried.history if "by" in one],
+                ["ann"],
+            ),
         )
 
     def _recur(self) -> None:
@@ -263,7 +269,7 @@ class Story:
             '"30 1 * * *" in New York, around the night when the clocks go back',
             "\n".join([rule.description, *lines]),
             (
-                "once every day, even when 01:30 occurs twice",
+                "one occurrence every day, even when 01:30 occurs twice",
                 [at.date().isoformat() for at, _ in found],
                 ["2026-10-31", "2026-11-01", "2026-11-02"],
             ),
@@ -278,12 +284,12 @@ class Story:
                     *(f"{at:%Y-%m-%d %H:%M:%S}Z" for at in planned),
                 ]
             ),
-            ("ten minutes apart", {late - early for early, late in pairwise(planned)}, {every}),
+            ("the occurrences are ten minutes apart", {late - early for early, late in pairwise(planned)}, {every}),
         )
         self.report.show(
-            "call it again, as an application does at each start",
+            "call the function again, as an application does at each start",
             "",
-            ("it is the same schedule, unchanged", _schedule_count(), schedule),
+            ("the schedule is unchanged", _schedule_count(), schedule),
         )
         for at in planned[:2]:
             action = get_schedule(_SCHEDULE).next_action_id
@@ -311,7 +317,11 @@ class Story:
         self._ping_at(following + timedelta(hours=1), "succeeded")
         after = get_schedule(_SCHEDULE)
         self.report.check(
-            ("one catch-up, six were missed", (after.executions, after.missed), (before.executions + 1, 6))
+            (
+                "one catch-up occurrence ran, six were missed",
+                (after.executions, after.missed),
+                (before.executions + 1, 6),
+            )
         )
         paused = pause_schedule(_SCHEDULE, reason="the shop is closed")
         self.report.show(
@@ -333,7 +343,7 @@ class Story:
             self.report.show(
                 f"scheduled-actions explain {action_id}",
                 f"{found.code}: {found.sentence}\n  {found.remedy}",
-                (f"it explains why: {code}", found.code, code),
+                (f"the explanation has the code {code}", found.code, code),
             )
 
     def _counts(self) -> dict[str, int]:
