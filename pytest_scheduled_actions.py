@@ -62,7 +62,7 @@ _BEFORE: pytest.StashKey[str | None] = pytest.StashKey()
 
 @pytest.fixture(scope="session")
 def scheduled_actions_prepare_database() -> Callable[[psycopg.Connection[Any]], Any] | None:
-    """Override this to return a function that creates your own tables on a connection; each test gets a copy."""
+    """Override this to return a function that creates the application's tables; each test gets a copy of them."""
     return None
 
 
@@ -149,7 +149,7 @@ def captured_webhooks(scheduled_actions_kit: Kit) -> CapturedWebhooks:
 
 @pytest.fixture
 def run_due(scheduled_actions_kit: Kit) -> Callable[[datetime | timedelta | None], list[Action]]:
-    """Return `run_due(at=None)`, which runs ticks until nothing more can run and returns the settled actions."""
+    """Return `run_due(at=None)`, which runs ticks until no more actions can run, and returns the settled actions."""
     return scheduled_actions_kit.run_due
 
 

@@ -3,7 +3,7 @@
     python registry_build.py            write the registry if it changed
     python registry_build.py --check    write nothing; exit 1 if the registry is out of date
 
-Exit codes: 0 the registry is up to date or was written, 1 out of date or an error in the handlers, 2 wrong usage.
+Exit codes: 0: the registry is up to date or was written; 1: it is out of date, or a handler is invalid; 2: wrong usage.
 """
 
 from __future__ import annotations

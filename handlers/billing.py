@@ -1,4 +1,4 @@
-"""`billing:check-renewals`: remind customers that their subscription renews soon, each exactly once.
+"""`billing:check-renewals`: remind customers exactly once that their subscription renews soon.
 
     schedule_action("billing:check-renewals", {"days_ahead": 14})
 
@@ -83,7 +83,12 @@ class Renewal:
 
 @action("billing:check-renewals", transactional=True, description="Remind customers of upcoming renewals")
 def check_renewals(payload: CheckRenewals, context: Context) -> dict[str, int]:
-    """Schedule the due reminders; the result is `{"reminded", "refused", "remaining"}`, all counts."""
+    """Schedule the due reminders.
+
+    Returns:
+        `{"reminded", "refused", "remaining"}`: the numbers of reminders that were scheduled, that have an invalid
+        address, and that are left for the next run.
+    """
     connection, bounds = context.connection, payload.model_dump()
     connection.execute(_CREATE_TABLE)
     with connection.cursor(row_factory=class_row(Renewal)) as cursor:

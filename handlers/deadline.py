@@ -18,6 +18,10 @@ def send_reminder(payload: StagePayload, context: Context) -> Skip | dict[str, A
 
     Returns:
         `{"notified": […]}`, and `"passed_over": […]` if recipients are away; `Skip` if there is no reminder to send.
+
+    Raises:
+        UnknownDeadline: The deadline does not exist in the team of the action.
+        InvalidArgument: A recipient is invalid, or resolves to no person.
     """
     return _send(payload, context)
 
@@ -30,6 +34,10 @@ def send_escalation(payload: StagePayload, context: Context) -> Skip | dict[str,
 
     Returns:
         `{"notified": […]}`, and `"passed_over": […]` if recipients are away; `Skip` if there is no level to notify.
+
+    Raises:
+        UnknownDeadline: The deadline does not exist in the team of the action.
+        InvalidArgument: A recipient is invalid, or resolves to no person.
     """
     return _send(payload, context)
 
@@ -43,7 +51,10 @@ def _send(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
     "deadline:miss", transactional=True, retry=Exponential(5, 3600), description="Mark a deadline missed when it is due"
 )
 def mark_missed(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
-    """Mark the deadline missed and return `{"missed_at"}`; `Skip` unless the deadline is open and due."""
+    """Mark the deadline missed, create the next one of its series, and return `{"missed_at"}`.
+
+    Returns `Skip` unless the deadline is open and due.
+    """
     return miss(payload, context, emits_events=runtime.current().emits_events)
 
 

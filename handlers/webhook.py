@@ -26,5 +26,9 @@ from scheduled_actions.webhooks.sending import DELIVERY_RETRY, WebhookEvent, sen
     description="Route an event to the matching endpoints, or deliver it to one endpoint",
 )
 def send(event: WebhookEvent, context: Context) -> Skip | Snooze | dict[str, Any]:
-    """Route an event and return its endpoints, or deliver it and return the response."""
+    """Route an event and return its endpoints, or deliver it and return the response.
+
+    Returns `Skip` if no endpoint receives the event, and `Snooze` if the delivery is deferred. `send_webhook` lists the
+    errors.
+    """
     return send_webhook(event, context, runtime.current().endpoint_directory)

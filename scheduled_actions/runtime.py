@@ -65,7 +65,7 @@ _T = TypeVar("_T")
 
 
 class _part(cached_property[_T]):  # noqa: N801 - a decorator
-    """A property that is built once, even with several threads: two processors would run two concurrent ticks."""
+    """A property that is built once, even with several threads, because two processors would run two ticks at once."""
 
     def __get__(self, runtime: Runtime, owner: type[Any] | None = None) -> _T:  # type: ignore[override]  # of instances
         with runtime.making:
@@ -177,7 +177,7 @@ class Runtime:
 
     #: Wakes a tick for actions that have become due.
     wake: _lazy[TickWaker] = _lazy(
-        "ticks.wake:TickWaker", "config.settings.url", "config.cron_secret", "database", "_ask_here"
+        "ticks.wake:TickWaker", "config.settings.url", "config.cron_secret", "database", "_notify_own_tick"
     )
 
     @property
@@ -186,7 +186,7 @@ class Runtime:
         processor: Processor | None = self.__dict__.get("processor")
         return None if processor is None else processor.state
 
-    def _ask_here(self, *, has_changed: bool) -> bool:
+    def _notify_own_tick(self, *, has_changed: bool) -> bool:
         """Notify the running tick of this process that actions may be due; return whether a tick is running."""
         state = self.worker_state
         return state is not None and state.single_flight.notify(has_changed=has_changed)
@@ -316,7 +316,7 @@ class Runtime:
         )
 
     def _share_fifo_endpoints(self, connection: Connection) -> None:
-        """Store the names of the FIFO endpoints declared in the settings: SQL functions order their deliveries."""
+        """Store the names of the FIFO endpoints in the settings, because SQL functions order their deliveries."""
         endpoints = self.config.settings.webhooks.endpoints
         names = sorted(name for name, endpoint in endpoints.items() if endpoint.ordering == "fifo")
         shared_settings.write(connection, "webhook_fifo", names)

@@ -118,9 +118,8 @@ def check_url(url: str) -> str:
 def check_tenant_url(url: str) -> str:
     """Validate a URL supplied by a user; return its host and port as "host:port".
 
-    Only https URLs of at most 2,048 characters, on the public internet, without login and fragment are allowed.
-
-    Host names are checked again when a connection is made, because their addresses may change.
+    Only https URLs of at most 2,048 characters, on the public internet, without a login or fragment are allowed. Host
+    names are checked again when a connection is made, because their addresses may change.
 
     Raises:
         UrlInvalid: The URL is not allowed; the message does not contain it.

@@ -26,8 +26,8 @@ class Expectation:
 
     Args:
         action_type: The exact action type.
-        payload__contains: A part of the payload: its objects have at least these keys, its lists these elements.
-            None: any payload.
+        payload__contains: A part of the payload, whose objects have at least these keys, and whose lists have at least
+            these elements. None: any payload.
         scheduled_at: The exact instant, or the time after the creation of the action (within a second); None: any.
         columns: Other fields of `Action`, each with its value.
 

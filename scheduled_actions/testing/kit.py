@@ -55,13 +55,13 @@ class Kit:
         self._answers[url] = status, json.dumps(document).encode()
 
     def actions(self) -> list[Action]:
-        """Return all actions of the test, the oldest first."""
+        """Return all actions of the test, at most 100,000, the oldest first."""
         bounds = SearchBounds(scan_size=_ACTIONS_MOST + 1)
         with self.runtime.database.connection() as connection:
             return page(connection, ActionFilters(), bounds, limit=_ACTIONS_MOST).actions[::-1]
 
     def run_due(self, at: datetime | timedelta | None = None) -> list[Action]:
-        """Run ticks until nothing more can run; return the settled actions in their current state, the oldest first.
+        """Run ticks until no more actions can run; return the settled ones in their current state, the oldest first.
 
         The result includes actions that wait for a retry (`pending`, with `error_message`) and snoozed actions. The
         misfire policy of a series applies to the occurrences missed between now and `at`, as after a downtime.
@@ -120,19 +120,19 @@ class Kit:
         count: int | None = None,
         **columns: Any,  # noqa: ANN401 - fields of Action
     ) -> list[Action]:
-        """Return the matching actions that were scheduled, whatever their status is now; fail if there are none.
+        """Return the scheduled actions that match, in any status; fail if their number is not the expected one.
 
         Args:
             action_type: The exact action type.
-            payload__contains: A part of the payload: its objects have at least these keys, its lists these elements.
-                None: any payload.
+            payload__contains: A part of the payload, whose objects have at least these keys, and whose lists have at
+                least these elements. None: any payload.
             scheduled_at: The exact instant, or the time after the creation of the action (within a second); None: any.
             count: The expected number, 0 included; None: at least one.
             columns: Other fields of `Action`: `status="pending"`, `team_id="acme"`, `lock_group="invoice"`.
 
         Raises:
-            AssertionError: No action matches, or another number than `count`; the message lists the first matching
-                actions and, if there are too few, the most similar others with their differences.
+            AssertionError: A different number of actions matches; the message lists the first matching actions and, if
+                there are too few, the most similar others with their differences.
             InvalidArgument: `Action` has no such field, or the instant has no time zone.
         """
         expected = Expectation(

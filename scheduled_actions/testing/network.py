@@ -30,7 +30,7 @@ _ENDPOINT_OF_MESSAGE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedWebhook:
-    """One delivery, as its receiver would get it."""
+    """One delivery as its receiver would get it, and the status of the answer."""
 
     #: The event type, such as `task:created`.
     event: str

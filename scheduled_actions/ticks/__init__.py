@@ -99,7 +99,8 @@ class Processor:
             host_seconds: The host's time limit for this call, in seconds; None: only the setting applies.
             lingers: Whether to wait up to `linger_seconds` for further actions to become due.
             linger_holder: The id of the listener that runs this tick; None without a listener.
-            is_gone: Returns whether the caller has closed its connection, stored in the tick's row; None if unknown.
+            is_gone: Returns whether the caller has closed its connection, which is stored in the tick's row; None: this
+                cannot be determined.
 
         Raises:
             DatabaseUnavailable: The database could not be reached, or was busy (`DatabaseBusy`); actions already
@@ -146,7 +147,7 @@ class Processor:
 
 
 def _traced(tick: Tick, caller: str, *, is_asked_again: Callable[[], bool]) -> TickReport:
-    """Run a tick, in a span of its own if the process has a tracer."""
+    """Run a tick, in a separate span if the process has a tracer."""
     tracer = tracing.tracer() if tracing.API in sys.modules else None
     if tracer is None:
         return tick.run(is_asked_again=is_asked_again)

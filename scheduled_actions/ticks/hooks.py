@@ -41,7 +41,7 @@ class AttemptGuard(Protocol):
 
     @property
     def subject(self) -> str:
-        """What the guard checks, for messages: `its deadline`."""
+        """The object that the guard checks, as named in messages: `its deadline`."""
 
     def holds(self, connection: Connection) -> bool:
         """Return whether the condition still holds; it cannot change until the transaction ends."""
@@ -56,7 +56,7 @@ class AttemptHook(Protocol):
 
     @property
     def subject(self) -> str:
-        """What the hook checks, for messages: `its deadline`."""
+        """The object that the hook checks, as named in messages: `its deadline`."""
 
     def before_attempt(self, claimed: Claimed) -> AttemptGuard | Outcome | None:
         """Return a guard for a transactional handler, an outcome instead of the call, or None to call the handler."""

@@ -144,7 +144,7 @@ class Maintenance:
         """Delete a batch of finished actions; return the number deleted.
 
         If the batch is refused (by a foreign key, for example), the actions are deleted one by one until `_MAX_LOCKED`
-        of them were locked; the next prune deletes the rest.
+        of them were locked; the next prune deletes the remaining ones.
         """
         prune = partial(tick_store.prune_actions, connection, self.state.settings)
 

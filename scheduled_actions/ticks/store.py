@@ -192,7 +192,7 @@ def count_due(connection: Connection) -> int:
 
 
 def expired_leases(connection: Connection, *, limit: int) -> list[ExpiredLease]:
-    """Return at most `limit` actions whose lease has ended, locked until the transaction ends."""
+    """Lock and return at most `limit` actions whose lease has ended; actions that are already locked are left out."""
     return [ExpiredLease._make(row) for row in sql.run(connection, "expired_leases", {"limit": limit})]
 
 

@@ -115,7 +115,7 @@ class Tick:
         )
 
     def _new_id(self) -> UUID:
-        """Give the tick a new id, and return it: each idle check and the work after it have their own rows."""
+        """Give the tick a new id, and return it; an idle check and the work after it have separate rows."""
         tick_id = uuid4()
         self._report.tick_id = str(tick_id)
         return tick_id

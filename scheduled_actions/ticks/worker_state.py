@@ -264,7 +264,7 @@ class LingerLease:
     def look(self, connection: Connection) -> None:
         """Look up whether actions are due, when the next one is, and whether the lease is held.
 
-        If a listener holds the lease, it is renewed first.
+        A listener renews its lease first.
         """
         if self._holder.startswith(LISTENER):
             self.acquire(connection)

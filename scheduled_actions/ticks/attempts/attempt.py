@@ -61,7 +61,7 @@ def outcome_name(outcome: Outcome) -> str:
 
 
 class EndedEarly(Exception):
-    """Ends an attempt before its handler has returned an outcome; contains the result."""
+    """Ends an attempt with a result because its handler cannot be called, or its writes have to be rolled back."""
 
     def __init__(self, result: AttemptResult) -> None:
         self.result = result
@@ -153,7 +153,7 @@ class Attempt(Job):
         return None if isinstance(self.result.outcome, Released | ConditionFailed) else self.started
 
     def timeout_outcome(self, reason: str | None = None) -> Outcome:
-        """Return the outcome of abandoning the attempt: a timeout, or a later check of its condition.
+        """Return the outcome of abandoning the attempt: a timeout, or a later check if its condition was being checked.
 
         Args:
             reason: Why the attempt is abandoned; None if it has timed out.

@@ -92,7 +92,7 @@ class AttemptRunner:
         return attempt
 
     def _apply_options(self, attempt: Attempt, options: HandlerOptions) -> None:
-        """Set the options of the attempt: first those in the handler's source text, then those of the handler."""
+        """Set the options of the attempt: first those in the handler's source text, later those of its function."""
         settings = self._state.settings
         attempt.options = options
         attempt.timeout_seconds = options.timeout_seconds or settings.default_timeout_seconds
@@ -215,7 +215,7 @@ class AttemptRunner:
     def _run_hooks(self, attempt: Attempt) -> list[AttemptGuard]:
         """Run the hooks of features before the handler is called; return their guards.
 
-        The handler's time begins after them, because hooks may wait for locks.
+        The handler's time begins after the hooks, because they may wait for locks.
 
         Raises:
             EndedEarly: A hook returned an outcome or failed, or the attempt was abandoned.

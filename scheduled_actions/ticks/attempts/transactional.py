@@ -60,6 +60,10 @@ class HandlerTransactions:
     ) -> AttemptResult:
         """Call the handler and settle the attempt in one transaction; the attempt's time begins with the call.
 
+        Returns:
+            The result. If `attempt.is_settled` is true, it has been committed together with the handler's writes;
+            otherwise the tick has to settle it.
+
         Raises:
             EndedEarly: The handler was not called, or it failed and its writes were rolled back.
         """

@@ -38,7 +38,7 @@ class TeamLimits:
         self._large: set[str] = set()
 
     def has_room(self, ready: Sequence[Attempt], in_flight: Iterable[Attempt]) -> Callable[[int], bool]:
-        """Return a function that reports whether the attempt at a position of `ready` may start, and counts it."""
+        """Return a function that checks whether the attempt at a position of `ready` may start, and counts it."""
         stuck = [job for job in self._state.threads.stuck_jobs if isinstance(job, Attempt)]
         running = Counter([one.claimed.team_id for one in (*stuck, *in_flight)])
 

@@ -56,12 +56,12 @@ class ClaimScanner:
         return any(now - scan.begun_at >= FRESH_SECONDS for scan in self._scans)
 
     def scan_again(self) -> None:
-        """Force another scan: rows may have become due behind the current position."""
+        """Force another scan, because rows may have become due behind the current position."""
         for scan in self._scans:
             scan.scan_again()
 
     def restart(self) -> None:
-        """Restart both scans from the front: claimed actions were released."""
+        """Restart both scans from the front, because claimed actions were released."""
         for scan in self._scans:
             scan.scan_again()
             scan.position = START
@@ -131,7 +131,7 @@ class _Scan:
         return result
 
     def scan_again(self) -> None:
-        """Force another scan: rows may have become due behind the current position."""
+        """Force another scan, because rows may have become due behind the current position."""
         self.is_empty, self._has_claimed = False, True
 
     def dominant_teams(self, wanted: int) -> frozenset[str]:
@@ -184,7 +184,7 @@ class FairShareClaims:
         self._scans = (_FairShareScan(claim_free_of_others), _FairShareScan(claim_grouped_of_others))
 
     def may_step(self, left_out: frozenset[str]) -> bool:
-        """Return whether a scan for teams other than these is in progress, or may begin."""
+        """Return whether a scan for teams other than `left_out` is in progress, or may begin."""
         now = self._monotonic()
         may_begin = self._budget.may_begin(now)
         return self._budget.has_more() and any(
@@ -206,7 +206,16 @@ class FairShareClaims:
         wanted: int,
         excluded: Collection[str],
     ) -> ClaimResult:
-        """Claim a batch for other teams; the result is empty if the budget is used up or a recent scan found none."""
+        """Claim a batch for other teams; the result is empty if the budget is used up or a recent scan found none.
+
+        Args:
+            connection: In autocommit mode.
+            tick: The row of the tick that claims.
+            is_grouped: Whether to claim actions with a lock group, or those without.
+            left_out: Teams whose actions are not claimed; "" for actions without a team.
+            wanted: Maximum number of actions.
+            excluded: Action types that are not claimed.
+        """
         scan = self._scans[is_grouped]
         now = self._monotonic()
         if scan.is_wanted(left_out, now) and self._budget.may_begin(now):

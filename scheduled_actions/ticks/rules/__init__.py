@@ -1,1 +1,1 @@
-"""Pure rules of a tick: what it may start, how much it claims, and how teams share its claims."""
+"""Pure rules of a tick: which actions it may start, how many it claims, and how teams share its claims."""

@@ -1,4 +1,4 @@
-"""Decide what a tick starts, how large its waves and claims are, and how teams share them, without reading a clock.
+"""Decide which actions a tick starts, how large its waves and claims are, and how teams share them; reads no clock.
 
 Actions without a team count as one more team, represented by an empty string.
 """
