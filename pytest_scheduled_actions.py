@@ -52,7 +52,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         os.environ[_RUN] = before
     for place in (Path("/dev/shm"), Path(tempfile.gettempdir())):  # noqa: S108 - possible places of the server
         if (place / run).exists():
-            from scheduled_actions.testing.databases import remove_server  # noqa: PLC0415 - only after a run with one
+            from scheduled_actions.testing.databases import remove_server  # noqa: PLC0415 - loaded only if the run had one
 
             remove_server(place / run)
 

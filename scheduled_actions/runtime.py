@@ -352,7 +352,7 @@ class Runtime:
         self.heartbeat.beat(has_failed=has_failed)
 
     def _heartbeat_outcome(self) -> str:
-        from scheduled_actions.operations.doctor.rules.ticks import UNSENT  # noqa: PLC0415 - only where there is one
+        from scheduled_actions.operations.doctor.rules.ticks import UNSENT  # noqa: PLC0415 - loaded only with a heartbeat
 
         # Reading the outcome must not build the heartbeat; the first beat does.
         made: Heartbeat | None = self.__dict__.get("heartbeat")
@@ -434,7 +434,7 @@ def current() -> Runtime:
     Raises:
         ConfigInvalid: The project's settings are invalid.
     """
-    global _current  # noqa: PLW0603 - one runtime a process
+    global _current  # noqa: PLW0603 - one runtime per process
     with _current_lock:
         if _current is None:
             _current = Runtime(configuration.load(None, os.environ))

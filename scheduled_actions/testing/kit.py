@@ -218,6 +218,6 @@ def kit(
 @cache
 def _registry(project: Path) -> Registry:
     """Build the registry from the handlers' current text, once for all tests; the generated file is not used."""
-    from scheduled_actions.operations import registry_build  # noqa: PLC0415 - tests with handlers of their own need no source
+    from scheduled_actions.operations import registry_build  # noqa: PLC0415 - not needed with given handlers
 
     return Registry(project, registry_build.build(project))

@@ -108,7 +108,7 @@ class Maintenance:
             settlement.Crashed(expired.announced - 1) if expired.was_started else settlement.Released(),
             max_attempts=expired.max_attempts or options.max_attempts or state.settings.max_attempts,
             policy=retry.effective_policy(expired.retry_text, options.retry, state.default_policy),
-            draw=random.random(),  # noqa: S311 - jitter, no secret
+            draw=random.random(),  # noqa: S311 - jitter, not a secret
         )
         return settling.SettlementRow(
             action_id=expired.id,

@@ -64,7 +64,7 @@ def test_consumers_get_exactly_the_committed_changes_in_order_if_required(projec
             ("task:updated", "1", "in two steps"), ("task:updated", "1", "done"), ("task:deleted", "2", "TEST"),
         ]
     )  # fmt: skip
-    assert consumers[1].stumbled == {"1", "2", "3"}
+    assert consumers[1].failed_first == {"1", "2", "3"}
     ordered = [_change(one) for one in crm]
     assert [one for one in ordered if one[1] == "1"] == [
         ("task:updated", "1", "WRITE"), ("task:updated", "1", "in two steps"), ("task:updated", "1", "done"),

@@ -30,7 +30,7 @@ ROUNDS = 6
 @pytest.fixture
 def consumers():
     """Return two receivers; the second rejects the first delivery of each entity, which later ones could overtake."""
-    return Receiver(a_port(), a_secret()), Receiver(a_port(), a_secret(), stumbles=True)
+    return Receiver(a_port(), a_secret()), Receiver(a_port(), a_secret(), fails_first=True)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_two_consumers_get_exactly_the_committed_changes_and_one_in_order(projec
     assert ids(audit, "task:deleted") == ids(crm, "task:deleted") == sorted(deleted)
     assert ids(audit, "task:updated") == ids(crm, "task:updated")
     assert len(ids(crm, "task:updated")) == WRITERS * len(committed)
-    assert {"1", "2"} <= consumers[1].stumbled
+    assert {"1", "2"} <= consumers[1].failed_first
     for entity in ("1", "2"):
         updates = [one["data"] for one in crm if one["entity_id"] == entity]
         before = ["start", *(update["record"]["title"] for update in updates)]

@@ -30,9 +30,9 @@ class Receiver:
     port: int
     secret: str
     #: Whether it answers 503 to the first delivery of each entity.
-    stumbles: bool = False
+    fails_first: bool = False
     #: Seconds before it answers.
-    takes_seconds: float = 0.0
+    delay_seconds: float = 0.0
     #: The `webhook-id` and content of each delivery that the library accepted, in the order of arrival.
     received: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     #: When each of these arrived, on the monotonic clock.
@@ -40,9 +40,9 @@ class Receiver:
     #: The reasons for which the library rejected deliveries.
     refused: list[str] = field(default_factory=list)
     #: Entities whose first delivery was answered with 503.
-    stumbled: set[str] = field(default_factory=set)
+    failed_first: set[str] = field(default_factory=set)
     #: The number of deliveries without an answer.
-    left_waiting: int = 0
+    unanswered: int = 0
 
     @property
     def url(self) -> str:
@@ -61,7 +61,7 @@ class Receiver:
         is_over = threading.Event()
 
         def leave_waiting(_body: bytes, _headers: dict[str, str]) -> None:
-            self.left_waiting += 1
+            self.unanswered += 1
             is_over.wait()
 
         with self._served(leave_waiting):
@@ -103,10 +103,10 @@ class Receiver:
             self.refused.append(str(error))
             return 401
         content = json.loads(body)
-        if self.stumbles and content["entity_id"] not in self.stumbled:
-            self.stumbled.add(content["entity_id"])
+        if self.fails_first and content["entity_id"] not in self.failed_first:
+            self.failed_first.add(content["entity_id"])
             return 503
-        time.sleep(self.takes_seconds)
+        time.sleep(self.delay_seconds)
         self.received_at.append(time.monotonic())
         self.received.append((lowered["webhook-id"], content))
         return 204

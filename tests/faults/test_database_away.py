@@ -56,7 +56,7 @@ def test_a_database_restart_causes_503_answers_and_no_other_loss(own_server, ser
             with psycopg.connect(server.dsn, autocommit=True) as connection:
                 given += _schedule(connection, STOP_LOT)
             done = ledger.count()
-            wait_until(lambda done=done: ledger.count() > done + 50, within=60, what="processes work")
+            wait_until(lambda done=done: ledger.count() > done + 50, within=60, what="the processes run actions")
             stopped = time.monotonic()
             _stop(own_server, server.dsn, MODES[mode])
             seen = len(pings.answers)
@@ -66,14 +66,14 @@ def test_a_database_restart_causes_503_answers_and_no_other_loss(own_server, ser
                     answer.status == 503 and answer.seconds >= patience for answer in pings.answers[seen:]
                 ),
                 within=60,
-                what="callers see 503",
+                what="callers get 503",
             )
             handles.append(attach(own_server))
             assert service.ping().status == 200, f"the first ping after a stop ({mode})"
             away.append(time.monotonic() - stopped)
         assert handles[-1].dsn == server.dsn
         with psycopg.connect(server.dsn, autocommit=True) as connection:
-            wait_until(lambda: not _pending(connection), within=120, what="nothing waits")
+            wait_until(lambda: not _pending(connection), within=120, what="no action is pending")
     with closing(psycopg.connect(server.dsn, autocommit=True)) as connection:
         _settle_what_was_lost(Actions(connection), service)
         assert set(pings.statuses) == {200, 503}
@@ -178,14 +178,14 @@ def test_terminated_backends_lose_no_action_and_repeat_no_committed_effect(
         for _ in range(TERMINATIONS):
             given += _schedule(connection, END_LOT)
             done = ledger.count()
-            wait_until(lambda done=done: ledger.count() > done + 20, within=60, what="processes work")
+            wait_until(lambda done=done: ledger.count() > done + 20, within=60, what="the processes run actions")
             ended += len(
                 admin.execute(
                     "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and pid <> %s",
                     [database, connection.info.backend_pid],
                 ).fetchall()
             )
-        wait_until(lambda: not _pending(connection), within=120, what="nothing waits")
+        wait_until(lambda: not _pending(connection), within=120, what="no action is pending")
     _settle_what_was_lost(actions, service)
 
     assert set(pings.statuses) <= {200, 503}

@@ -24,7 +24,7 @@ CONCURRENCY = 8
 KILLS = 20
 WORKERS = 3
 #: Number of actions scheduled at a time; a dead process keeps some of them until its lease has ended.
-LOT = 400
+BATCH = 400
 #: Each action of this type writes one effect and schedules one follow-up.
 TRANSACT = "proof:transact"
 
@@ -38,14 +38,14 @@ def test_twenty_kills_lose_nothing_and_repeat_only_what_was_running(serve, actio
 
     def a_victim():
         victim = _busiest(service, ledger)
-        if victim is None and actions.ungrouped_pending() < LOT // 2:
+        if victim is None and actions.ungrouped_pending() < BATCH // 2:
             # However slow this loop is compared with the workers, actions are always left to run.
-            given.extend(actions.schedule(*map(_work, range(LOT))))
+            given.extend(actions.schedule(*map(_work, range(BATCH))))
         return victim
 
     with Pings([service.port]) as pings:
         for number in range(1, KILLS + 1):
-            victim = wait_until(a_victim, within=60, what="a process works")
+            victim = wait_until(a_victim, within=60, what="a process runs actions")
             asked_at = ledger.now()
             if number % 5:
                 os.kill(victim, signal.SIGKILL)

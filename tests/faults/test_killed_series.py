@@ -73,7 +73,9 @@ def test_series_survive_kills_without_missing_or_duplicate_occurrences(
 
     with Pings([service.port]):
         for number in range(1, KILLS + 1):
-            victim = wait_until(lambda: _one_at_work(service, ledger), within=HELD_SECONDS, what="a process works")
+            victim = wait_until(
+                lambda: _busy_worker(service, ledger), within=HELD_SECONDS, what="a process runs actions"
+            )
             _kill(victim)
             least = 60 * number
             wait_until(lambda least=least: ledger.count() > least, within=HELD_SECONDS, what="the series continue")
@@ -120,7 +122,9 @@ def test_a_process_killed_between_its_claim_and_a_function_that_plans_leaves_a_s
     with Pings([service.port]):
         for _ in range(KILLS_OF_FUNCTIONS):
             actions.move_clock(30)
-            wait_until(lambda: _pointer(actions, schedule_id) is None, within=HELD_SECONDS, what="a function plans")
+            wait_until(
+                lambda: _next_action_id(actions, schedule_id) is None, within=HELD_SECONDS, what="a function plans"
+            )
             for worker in service.workers():
                 _kill(worker)
             actions.move_clock(LEASE_SECONDS + SWEEP_SECONDS + 1)
@@ -154,7 +158,7 @@ def _assert_whole(service, actions, fixed, rolling, *, step=SECOND):
     actions.move_clock(LEASE_SECONDS + 1)
     with Pings([service.port]):
         wait_until(
-            lambda: not _left(actions),
+            lambda: not _late_or_leased(actions),
             within=120,
             what="all series have caught up",
         )
@@ -167,7 +171,7 @@ def _assert_whole(service, actions, fixed, rolling, *, step=SECOND):
     for schedule_id in [*fixed, *rolling]:
         living = [row for row in by_schedule[schedule_id] if row["status"] in {"pending", "processing"}]
         assert sum(row["attempts"] == 0 for row in living) >= 1
-        assert sum(row["id"] == _pointer(actions, schedule_id) for row in living) == 1
+        assert sum(row["id"] == _next_action_id(actions, schedule_id) for row in living) == 1
     for schedule_id in rolling:
         rows = sorted(by_schedule[schedule_id], key=lambda row: row["occurrence_at"])
         for before, after in itertools.pairwise(rows):
@@ -175,13 +179,13 @@ def _assert_whole(service, actions, fixed, rolling, *, step=SECOND):
     assert {row["status"] for row in actions.all()} <= {"completed", "pending", "processing"}
 
 
-def _one_at_work(service, ledger):
+def _busy_worker(service, ledger):
     running = ledger.running(for_seconds=0.0)
     works = [pid for pid in service.workers() if running[pid]]
     return random.choice(works) if works else None
 
 
-def _left(actions):
+def _late_or_leased(actions):
     """Return the number of occurrences that are late, or leased by a dead process."""
     found = actions.connection.execute(
         "select count(*) from scheduled_actions a where a.status in ('pending', 'processing')"
@@ -190,7 +194,7 @@ def _left(actions):
     return found.fetchone()[0]
 
 
-def _pointer(actions, schedule_id):
+def _next_action_id(actions, schedule_id):
     found = actions.connection.execute(
         "select next_action_id from scheduled_action_schedules where id = %s", [schedule_id]
     )

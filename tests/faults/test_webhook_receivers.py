@@ -38,11 +38,16 @@ FIRST_DELAY = timedelta(seconds=5)
 def test_a_working_endpoint_gets_each_event_once_and_a_failed_one_when_it_recovers(serve, actions, project, environ):
     good, down = (Receiver(a_port(), a_secret()) for _ in range(2))
     (project / "scheduled_actions.toml").write_text(SETTINGS, encoding="utf-8")
-    named = {"GOOD_URL": good.url, "GOOD_SECRET": good.secret, "DOWN_URL": down.url, "DOWN_SECRET": down.secret}
-    service = serve(workers=2, environ=named)
+    endpoint_environ = {
+        "GOOD_URL": good.url,
+        "GOOD_SECRET": good.secret,
+        "DOWN_URL": down.url,
+        "DOWN_SECRET": down.secret,
+    }
+    service = serve(workers=2, environ=endpoint_environ)
 
     with good.listening():
-        _emit(environ | named)
+        _emit(environ | endpoint_environ)
         # However long the tick takes, no second attempt is due in it.
         now = database_now(actions.connection)
         set_clock(actions.connection, now)
@@ -76,13 +81,13 @@ def test_a_working_endpoint_gets_each_event_once_and_a_failed_one_when_it_recove
 
 
 def test_a_slow_endpoint_gets_every_delivery_in_the_first_tick_of_a_process(serve, actions, project, environ):
-    good = Receiver(a_port(), a_secret(), takes_seconds=0.8)
+    good = Receiver(a_port(), a_secret(), delay_seconds=0.8)
     (project / "scheduled_actions.toml").write_text(
         SETTINGS.partition("[webhooks.endpoints.down]")[0], encoding="utf-8"
     )
-    named = {"GOOD_URL": good.url, "GOOD_SECRET": good.secret}
-    service = serve(environ=named)
-    _emit(environ | named)
+    endpoint_environ = {"GOOD_URL": good.url, "GOOD_SECRET": good.secret}
+    service = serve(environ=endpoint_environ)
+    _emit(environ | endpoint_environ)
 
     with good.listening():
         service.ping()

@@ -68,7 +68,7 @@ def values(rng: random.Random) -> Iterator[tuple[Any, str | None]]:
     yield from ((bodies.MARK, text) for text in raw)
 
 
-def there(api: Api, path: str) -> str:
+def existing_path(api: Api, path: str) -> str:
     """Return the path with the id of an existing object."""
     kind = path.partition("/{")[0]
     made = {
@@ -84,7 +84,7 @@ def there(api: Api, path: str) -> str:
     return re.sub(r"{\w+}", "x", path)
 
 
-def opened(api: Api, person: Person, path: str, answer: Any) -> list[str]:
+def broken_pages(api: Api, person: Person, path: str, answer: Any) -> list[str]:
     """Return the pages of the object in an answer that do not open."""
     document = answer.get_json(silent=True)
     found = re.match(r"/(webhooks/endpoints|[a-z]+)(?=/|$)", path)
@@ -107,18 +107,18 @@ def test_no_field_of_a_body_breaks_the_api_or_a_page(api, person, operation):
     rng = random.Random(operation)
     broken = []
     if (method, path) in bodies.TAKEN:
-        answer = api(method, there(api, path), bodies.TAKEN[method, path])
+        answer = api(method, existing_path(api, path), bodies.TAKEN[method, path])
         assert answer.status_code < 300, answer.text
 
     for place in bodies.places(DOCUMENT, method, path, schema):
-        where = there(api, path)
+        where = existing_path(api, path)
         for value, raw in values(rng):
             data = bodies.text_of(bodies.mutated(place, value), raw)
             answer = api(method, where, data=data, content_type="application/json")
             if answer.status_code >= 500:
                 broken.append(f"{'.'.join(map(str, place.steps))} = {(raw or repr(value))[:100]}: {answer.text[:300]}")
             if answer.status_code < 300:
-                broken += opened(api, person, path, answer)
+                broken += broken_pages(api, person, path, answer)
 
     broken += [f"{one}: {api('GET', one).text[:300]}" for one in LISTS if api("GET", one).status_code >= 500]
     broken += [f"page {one}" for one in PAGES if person.opens(one).status_code >= 500]

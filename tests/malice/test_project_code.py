@@ -228,7 +228,7 @@ def hostile_functions():
     return made
 
 
-def put_in(made, numbers: range) -> None:
+def schedule_hostile(made, numbers: range) -> None:
     """Schedule actions, schedules and conditions with some of the hostile functions, due now, by HTTP and by SQL."""
     api = Api(made.app.test_client(), ADMIN_TOKEN)
     began = database_now(made.connection)
@@ -271,11 +271,11 @@ def good_round(made) -> list[float]:
 
 
 def bad_round(made, numbers: range) -> list[float]:
-    put_in(made, numbers)
+    schedule_hostile(made, numbers)
     return run_round(made.connection, made.requests)
 
 
-def put_in_skipping(made, count: int) -> None:
+def store_skipping_schedules(made, count: int) -> None:
     """Store schedules with a planned occurrence, and then set a skip function that skips every occurrence."""
     api = Api(made.app.test_client(), ADMIN_TOKEN)
     for number in range(count):
@@ -307,7 +307,7 @@ def test_no_function_of_a_project_stops_a_tick_or_delays_good_actions(database_u
                 # Raised without the frames, which contain values that pytest cannot show.
                 frames = "".join(traceback.format_tb(error.__traceback__)[-4:])
                 pytest.fail(f"{[NAMES[one] for one in numbers]}: {type(error).__name__}\n{frames}", pytrace=False)
-        put_in_skipping(made, _SKIPPING)
+        store_skipping_schedules(made, _SKIPPING)
         Reader(made).open_all("schedules", "calendar", "simulate")
         for _ in range(20):
             if not made.requests.ping()["remaining"]:

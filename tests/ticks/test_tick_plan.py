@@ -21,7 +21,7 @@ def a_candidate(**changes):
     return Candidate(**values | changes)
 
 
-def a_pace(**durations):
+def stats_with(**durations):
     """Return duration statistics with twenty measured attempts of each type."""
     stats = DurationStats()
     for action_type, seconds in durations.items():
@@ -65,17 +65,17 @@ def test_an_action_that_would_end_too_late_is_passed_over():
 def test_a_measured_type_is_expected_to_take_its_p95_rather_than_its_timeout():
     candidate = a_candidate(action_type="slow", timeout_seconds=50.0)
 
-    assert a_wave([candidate], now=10.0, stats=a_pace(slow=2.0)) == [0]
-    assert expected_seconds(candidate, a_pace(slow=2.0)) == 2.0
-    assert expected_seconds(candidate, a_pace(other=2.0)) == 50.0
-    assert expected_seconds(candidate, a_pace(slow=70.0)) == 50.0
+    assert a_wave([candidate], now=10.0, stats=stats_with(slow=2.0)) == [0]
+    assert expected_seconds(candidate, stats_with(slow=2.0)) == 2.0
+    assert expected_seconds(candidate, stats_with(other=2.0)) == 50.0
+    assert expected_seconds(candidate, stats_with(slow=70.0)) == 50.0
 
 
 @pytest.mark.parametrize(
     ("seconds", "announced"), [(0.005, 2), (0.0049, 102), (0.002, 250), (0.0009, MAX_BATCH), (0.00001, MAX_BATCH)]
 )
 def test_as_many_fast_actions_are_announced_as_one_thread_runs_in_half_a_second(seconds, announced):
-    wave = a_wave([a_candidate(action_type="fast") for _ in range(700)], free=2, stats=a_pace(fast=seconds))
+    wave = a_wave([a_candidate(action_type="fast") for _ in range(700)], free=2, stats=stats_with(fast=seconds))
 
     assert wave == list(range(announced))
 
@@ -83,7 +83,7 @@ def test_as_many_fast_actions_are_announced_as_one_thread_runs_in_half_a_second(
 def test_fast_actions_in_flight_count_towards_the_wave():
     candidates = [a_candidate(action_type="fast") for _ in range(300)]
 
-    wave = a_wave(candidates, free=2, in_flight=240, stats=a_pace(fast=0.002))
+    wave = a_wave(candidates, free=2, in_flight=240, stats=stats_with(fast=0.002))
 
     assert wave == list(range(10))
 
@@ -91,7 +91,7 @@ def test_fast_actions_in_flight_count_towards_the_wave():
 def test_a_free_thread_gets_a_slow_action_however_many_fast_ones_are_announced():
     candidates = [a_candidate(action_type="fast") for _ in range(700)] + [a_candidate(action_type="slow")]
 
-    wave = a_wave(candidates, free=2, stats=a_pace(fast=0.0001, slow=1.0))
+    wave = a_wave(candidates, free=2, stats=stats_with(fast=0.0001, slow=1.0))
 
     assert wave == [*range(MAX_BATCH), 700]
 
@@ -99,7 +99,7 @@ def test_a_free_thread_gets_a_slow_action_however_many_fast_ones_are_announced()
 def test_a_last_attempt_never_queues_behind_others_however_fast_its_type():
     candidates = [a_candidate(action_type="fast", is_last_attempt=True) for _ in range(300)]
 
-    assert a_wave(candidates, free=2, stats=a_pace(fast=0.002)) == [0, 1]
+    assert a_wave(candidates, free=2, stats=stats_with(fast=0.002)) == [0, 1]
 
 
 def test_a_type_is_fast_only_after_enough_measurements():
@@ -144,7 +144,7 @@ def test_an_action_that_has_to_run_alone_but_no_longer_fits_delays_no_other():
     st.floats(0, 60),
 )
 def test_no_wave_exceeds_its_limits_or_mixes_an_action_that_runs_alone_with_others(candidates, free, in_flight, now):
-    stats = a_pace(fast=0.001, slow=3.0)
+    stats = stats_with(fast=0.001, slow=3.0)
 
     wave = a_wave(candidates, free=free, in_flight=in_flight, now=now, stats=stats)
 
@@ -174,19 +174,19 @@ def test_no_wave_exceeds_its_limits_or_mixes_an_action_that_runs_alone_with_othe
     ],
 )
 def test_a_claim_takes_about_as_many_actions_as_the_threads_run_in_a_second(mean, size):
-    stats = DurationStats() if mean is None else a_pace(any=mean)
+    stats = DurationStats() if mean is None else stats_with(any=mean)
 
     assert claim_size(batch_size=100, concurrency=8, stats=stats) == size
 
 
 def test_a_claim_of_slow_actions_takes_at_most_one_batch():
     assert claim_size(batch_size=5, concurrency=8, stats=DurationStats()) == 5
-    assert claim_size(batch_size=5, concurrency=8, stats=a_pace(any=60.0)) == 5
+    assert claim_size(batch_size=5, concurrency=8, stats=stats_with(any=60.0)) == 5
 
 
 def test_a_claim_of_very_fast_actions_takes_up_to_five_batches_and_never_less_than_one():
-    assert claim_size(batch_size=7, concurrency=8, stats=a_pace(any=0.0001)) == 35
-    assert claim_size(batch_size=1000, concurrency=8, stats=a_pace(any=0.0001)) == 1000
+    assert claim_size(batch_size=7, concurrency=8, stats=stats_with(any=0.0001)) == 35
+    assert claim_size(batch_size=1000, concurrency=8, stats=stats_with(any=0.0001)) == 1000
 
 
 @pytest.mark.parametrize(("seconds", "fits"), [(53.0, True), (53.1, False), (300.0, False)])
@@ -195,7 +195,7 @@ def test_a_handler_that_could_never_end_within_a_tick_is_recognized(seconds, fit
 
 
 def test_the_p95_covers_only_the_latest_durations():
-    stats = a_pace(test=10.0)
+    stats = stats_with(test=10.0)
     for _ in range(64):
         stats.record("test", 1.0)
 

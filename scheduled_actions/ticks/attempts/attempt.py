@@ -181,7 +181,7 @@ def call(job: Job, handler: Handler, context: Context | None, payload: Any) -> A
         return AttemptResult(Failed(text_of(error.reason), is_final=True))
     except BaseException as error:  # noqa: BLE001 - SystemExit of a handler ends the attempt, not the process
         return AttemptResult(Failed(describe(error)))
-    return AttemptResult(outcome, () if context is None else tuple(context._follow_ups))  # noqa: SLF001 - the context's other half
+    return AttemptResult(outcome, () if context is None else tuple(context._follow_ups))  # noqa: SLF001 - internal to handlers' contexts
 
 
 def _outcome(answer: object) -> Outcome:
@@ -358,7 +358,7 @@ class RunningTick:
             outcome,
             max_attempts=attempt.max_attempts,
             policy=policy,
-            draw=random.random(),  # noqa: S311 - jitter, no secret
+            draw=random.random(),  # noqa: S311 - jitter, not a secret
         )
 
     def completions(self, attempts: Iterable[Attempt]) -> list[Completion] | None:

@@ -140,7 +140,7 @@ class AttemptRunner:
         running_action.set(attempt.claimed.id)
         if not handler.options.transactional:
             return call(attempt, handler, context, payload)
-        assert context is not None  # noqa: S101 - made above
+        assert context is not None  # noqa: S101 - built above
         try:
             return self._transactions.run(attempt, handler, context, payload, guards)
         finally:
@@ -205,7 +205,7 @@ class AttemptRunner:
         try:
             attempt.chosen_delay = self._state.registry.calls.call(
                 f"retry:{attempt.claimed.action_type}",
-                lambda: retry.check_chosen_delay(policy.delay(number, draw=random.random())),  # noqa: S311 - jitter, no secret
+                lambda: retry.check_chosen_delay(policy.delay(number, draw=random.random())),  # noqa: S311 - jitter, not a secret
             )
         except ScheduledActionsError as error:
             attempt.chosen_delay = str(error)
@@ -243,7 +243,7 @@ class AttemptRunner:
             None if text is None else json_text.decode(text)
             for text in (claimed.state_text, claimed.metadata_text, claimed.history_text)
         )
-        assert attempt.started is not None  # noqa: S101 - its thread has begun it
+        assert attempt.started is not None  # noqa: S101 - set when its thread started it
         number = claimed.attempts + 1
         return Context(
             action=claimed.as_action(

@@ -201,14 +201,14 @@ class HandlerThreads:
 _of_thread = threading.local()
 
 
-def run_coroutine(job: Job, coroutine: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - what the handler returns
+def run_coroutine(job: Job, coroutine: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - the handler's own type
     """Run a handler's coroutine on the event loop of the current handler thread; return its result.
 
     Raises:
         asyncio.CancelledError: The job was abandoned, or asked to stop before its coroutine started.
     """
 
-    async def cancellable() -> Any:  # noqa: ANN401 - what the handler returns
+    async def cancellable() -> Any:  # noqa: ANN401 - the handler's own type
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine that runs has a task
         job.task = (asyncio.get_running_loop(), task)

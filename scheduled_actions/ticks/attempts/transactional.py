@@ -75,7 +75,7 @@ class HandlerTransactions:
             try:
                 connection = self._connect(attempt, stack)
                 attempt.connection = stack.enter_context(CancellableConnection(connection))
-                context._connection = connection  # noqa: SLF001 - the context's other half
+                context._connection = connection  # noqa: SLF001 - internal to handlers' contexts
                 stack.callback(joined_connection.reset, joined_connection.set(connection))
                 with connection.transaction():
                     self._begin(connection, attempt, context, guards)
@@ -122,7 +122,7 @@ class HandlerTransactions:
         if attempt.is_stopped or not attempt.start(self._monotonic()):
             # The attempt was abandoned, or asked to stop, while it waited for its slot: its handler was never called.
             raise EndedEarly(RELEASED)
-        context._deadline = self._ends_at(attempt)  # noqa: SLF001 - the context's other half
+        context._deadline = self._ends_at(attempt)  # noqa: SLF001 - internal to handlers' contexts
 
     def _ends_at(self, attempt: Attempt) -> float:
         answer_by = self._tick.budget.answer_by

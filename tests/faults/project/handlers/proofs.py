@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: The variable with the address of the ledger's database, for the processes that serve the project.
 LEDGER_URL = "PROOF_LEDGER_URL"
 #: Longer than any test waits, in seconds.
-FOR_EVER = 600.0
+FOREVER = 600.0
 _own = threading.local()
 
 
@@ -103,28 +103,28 @@ def kill_process(payload: Work, context: Context) -> None:
     with recorded(context, asdict(payload)):
         time.sleep(payload.seconds)
         os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(FOR_EVER)
+        time.sleep(FOREVER)
 
 
 @action("proof:hang", timeout_seconds=2)
 def hang(payload: Work, context: Context) -> None:
     """Never return, and ignore requests to stop."""
     with recorded(context, asdict(payload)):
-        time.sleep(FOR_EVER)
+        time.sleep(FOREVER)
 
 
 @action("proof:hang-awaiting", timeout_seconds=2)
 async def hang_awaiting(payload: Work, context: Context) -> None:
     """Await a future that is never completed."""
     with recorded(context, asdict(payload)):
-        await asyncio.sleep(FOR_EVER)
+        await asyncio.sleep(FOREVER)
 
 
 @action("proof:hang-blocking", timeout_seconds=2)
 async def hang_blocking(payload: Work, context: Context) -> None:
     """Block its event loop."""
     with recorded(context, asdict(payload)):
-        time.sleep(FOR_EVER)  # noqa: ASYNC251 - the very mistake
+        time.sleep(FOREVER)  # noqa: ASYNC251 - the mistake that is tested
 
 
 @action("proof:hang-in-database", timeout_seconds=2, transactional=True)
@@ -132,7 +132,7 @@ def hang_in_database(payload: Work, context: Context) -> None:
     """Wait in the database, in the handler's transaction."""
     with recorded(context, asdict(payload)):
         context.connection.execute("insert into effects (action_id) values (%s)", [context.id])
-        context.connection.execute("select pg_sleep(%s)", [FOR_EVER])
+        context.connection.execute("select pg_sleep(%s)", [FOREVER])
 
 
 @action("proof:listen", timeout_seconds=20)
