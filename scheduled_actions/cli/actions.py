@@ -42,7 +42,7 @@ from scheduled_actions.core.messages import counted
 if TYPE_CHECKING:
     from scheduled_actions.actions.management import ActionOperations, BulkResult
 
-# Imports inside functions: help needs no database driver.
+# Imports are inside functions, so that help needs no database driver.
 # ruff: noqa: PLC0415
 
 NONE_YET = "no actions yet: `scheduled-actions schedule TYPE --payload '{}'` creates one"

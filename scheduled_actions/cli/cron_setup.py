@@ -20,11 +20,11 @@ from scheduled_actions.core.config import Config
 from scheduled_actions.core.config.checks import base_url
 
 _PATH = "/cron/process"
-#: Ends a shell snippet that would send an empty secret.
+#: The shell line that ends a snippet if CRON_SECRET is not set, so that no empty secret is sent.
 _GUARD = ': "${CRON_SECRET:?set it to the CRON_SECRET of the application}"\n'
-#: In place of the secret in SQL, which has no shell variables.
+#: The placeholder of the secret in SQL snippets, which have no shell variables.
 _PLACEHOLDER = "PUT THE VALUE OF CRON_SECRET HERE"
-#: Added to the maximum duration of a tick for the time limit of a ping.
+#: Added to the maximum duration of a tick; the sum is the time limit of a ping.
 _MARGIN_SECONDS = 5
 
 #: A service as in `cron_services.toml`, and as `--json` prints it.

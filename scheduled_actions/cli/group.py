@@ -74,7 +74,7 @@ def _database_message(error: Exception) -> str | None:
 
     if (refusal := temporary_refusal(error)) is not None:
         return str(refusal)
-    # Only the first line: the details may contain a row.
+    # Only the first line is used, because the details may contain a row.
     said = error.diag.message_primary or (str(error).partition("\n")[0] if isinstance(error, psycopg.DataError) else "")
     return f"the database rejected the statement: {said or type(error).__name__}" + (
         f" ({error.sqlstate})" if error.sqlstate else ""

@@ -15,7 +15,7 @@ from scheduled_actions.cli.output import signals_handled
 from scheduled_actions.cli.parameters import WholeNumber
 from scheduled_actions.cli.project import Project, pass_project
 
-# Imports inside functions: help needs no database driver.
+# Imports are inside functions, so that help needs no database driver.
 # ruff: noqa: PLC0415
 
 
@@ -81,13 +81,13 @@ def psql(project: Project, *, arguments: tuple[str, ...]) -> None:
     program = shutil.which("psql")
     if program is None:
         raise Failure("psql was not found on PATH; install the PostgreSQL client (apt-get install postgresql-client)")
-    # The runtime stays open until psql ends: the embedded server stops with its last user.
+    # The runtime stays open until psql ends, because the embedded server stops when its last user ends.
     try:
         options = pq.Conninfo.parse(project.open_without_handlers().find_dsn().encode())
     except OperationalError:
         raise Failure("DATABASE_URL is not a valid connection string: write postgresql://…") from None
     variables = {one.envvar.decode(): one.val.decode() for one in options if one.envvar and one.val}
-    # psql handles Ctrl-C itself. SIG_IGN would be inherited; a handler is not.
+    # psql handles Ctrl-C, which must not end this process. psql would inherit SIG_IGN, but inherits no handler.
     with signals_handled({signal.SIGINT: lambda *_: None}):
         ran = subprocess.run([program, *arguments], env={**os.environ, **variables}, check=False)  # noqa: S603
     sys.exit(ran.returncode)

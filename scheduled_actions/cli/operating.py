@@ -18,7 +18,7 @@ from scheduled_actions.operations.doctor.rules import Level, project as project_
 if TYPE_CHECKING:
     from scheduled_actions.ticks.report import TickReport
 
-# Imports inside functions: help needs no database driver.
+# Imports are inside functions, so that help needs no database driver.
 # ruff: noqa: PLC0415
 
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.FAULT: "red"}

@@ -264,7 +264,7 @@ def stopping_early(stop: Callable[[], object]) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in numbers}
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
-        # Before `stop`: the next signal may arrive while it runs.
+        # The handlers are restored before `stop`, because the next signal may arrive while it runs.
         for number, handler in before.items():
             signal.signal(number, handler)
         stop()

@@ -367,7 +367,7 @@ def apply_resets(
     context = click.get_current_context()
     for parameter in context.command.params:
         name = _RESET_NAMES.get(parameter.name or "", parameter.opts[0].removeprefix("--"))
-        # Only given options; the default of a flag or a repeatable option is not None.
+        # The source distinguishes given options from defaults: a flag or a repeatable option is never None.
         if (
             name in reset
             and context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE

@@ -27,7 +27,7 @@ from scheduled_actions.core.pages import read_page
 if TYPE_CHECKING:
     from scheduled_actions.webhooks.watches import Watch
 
-# Imports inside functions: help needs no database driver.
+# Imports are inside functions, so that help needs no database driver.
 # ruff: noqa: PLC0415
 
 

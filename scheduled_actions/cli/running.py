@@ -36,11 +36,11 @@ from scheduled_actions.local.receiver import receiving
 
 #: Prefixes of environment variables that would connect the demo to a real project.
 _FOREIGN_VARIABLES = ("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "VERCEL", "SCHEDULED_ACTIONS_")
-#: Ctrl-C, `kill`, and the end of the terminal.
+#: The signals of Ctrl-C, of `kill`, and of the end of the terminal.
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Interval of the checks for changed handlers and for the end of the server.
 _POLL_SECONDS = 1.0
-#: A stop that takes longer than this is announced.
+#: Time after which a stop that continues is announced.
 _QUIET_SECONDS = 2.0
 #: Time that a server may need to stop, in addition to the longest tick.
 _STOP_MARGIN_SECONDS = 20.0
@@ -207,9 +207,8 @@ def play() -> None:
 def _temporary_directory() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-demo-"))
     try:
-        directory.chmod(
-            0o711
-        )  # If root plays the demo, Postgres runs under another account, which must be able to enter.
+        # If root plays the demo, Postgres runs under another account, which must be able to enter.
+        directory.chmod(0o711)
         yield directory
     finally:
         local_postgres.remove(directory / ".scheduled_actions")

@@ -9,7 +9,7 @@ from scheduled_actions.cli.output import answer, local, print_page, wants_json
 from scheduled_actions.cli.parameters import duration_option, json_option, local_instant_option, one_of
 from scheduled_actions.cli.project import Project, caller, pass_project
 
-# Imports inside functions: help needs no database driver.
+# Imports are inside functions, so that help needs no database driver.
 # ruff: noqa: PLC0415
 
 

@@ -35,7 +35,7 @@ from scheduled_actions.database.embedded.cluster import write_private
 ENV_NAME = ".env"
 #: The variable with the command whose output replaces the file.
 COMMAND_NAME = "SCHEDULED_ACTIONS_ENV_COMMAND"
-#: The secrets that can be generated; other secrets are addresses and logins.
+#: The secrets that can be generated; the other secrets contain addresses and logins.
 GENERATED_NAMES = ("CRON_SECRET", "ADMIN_TOKEN", KEY_NAME)
 
 #: Time limit of the command in `COMMAND_NAME`: a person may have to touch a security key.

@@ -32,7 +32,7 @@ class LocalGunicorn(WSGIApplication):  # type: ignore[misc]  # as untyped as its
         def post_worker_init(worker: Any) -> None:  # noqa: ANN401 - gunicorn's own
             configured(worker)
             current().find_dsn()
-            # In the workers and not in the master, because a process with threads should not fork.
+            # The thread runs in the workers, not in the master, because a process with threads should not fork.
             threading.Thread(target=_end_with_starter, args=[worker.ppid], daemon=True).start()
 
         self.cfg.set("post_worker_init", post_worker_init)

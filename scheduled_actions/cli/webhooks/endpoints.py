@@ -38,7 +38,7 @@ def _headers(_context: click.Context, _parameter: click.Parameter, given: tuple[
     for one in given:
         name, colon, value = one.partition(":")
         if not colon:
-            # Without the value: it may be a secret.
+            # The message does not contain the value, which may be a secret.
             raise click.BadParameter("a header has no colon: write NAME:VALUE")
         headers[name.strip()] = value.strip()
     return headers or None

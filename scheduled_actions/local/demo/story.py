@@ -334,7 +334,8 @@ class Story:
         counts = {status: count for status, count in self._counts().items() if count}
         self.report.show("scheduled-actions counts", json.dumps(counts))
         lamps = sum(order["article"] == _LAMP for order in self._orders)
-        # The invoices but one, bookings, the charge, its event with two deliveries, the supplier's order, the counts.
+        # All invoices but one, the bookings, the charge, its event with two deliveries, the supplier's order, three
+        # counts of stock.
         expected = {"completed": len(self._orders) - 1 + lamps + 1 + 3 + 1 + 3, "failed": 1, "pending": 1}
         self.report.check(("everything is completed except tomorrow's invoice and the failed count", counts, expected))
         (failed,) = list_actions(status="failed")
