@@ -41,7 +41,7 @@ run: install ## Start the app with Postgres and a minute cron at http://127.0.0.
 demo: install ## Run an end-to-end demo in a temporary project and check each step
 	@$(BIN)/scheduled-actions demo
 
-demo-license: install ## Run the license renewal example on a simulated clock and print its e-mails
+demo-license: install ## Run the license renewal example on a simulated clock and print its emails
 	@$(BIN)/python -m proofs.license
 
 # Every test in the ignored folders has one of these marks; ignoring the folders saves each worker the imports.

@@ -205,7 +205,9 @@ def check_team(query: Query, team_id: str | None, *, name: str = "query") -> Non
         InvalidArgument: The query neither binds `team_id` nor is shared.
     """
     if team_id is not None and not query.shared and "%(team_id)s" not in query.sql:
-        raise InvalidArgument(name, problem="is not open to teams: bind %(team_id)s in its sql, or set shared = true")
+        raise InvalidArgument(
+            name, problem="must be a query that teams may use: bind %(team_id)s in its sql, or set shared = true"
+        )
 
 
 def check_parameters(query: Query, given: Mapping[str, Any]) -> None:

@@ -55,7 +55,15 @@ def refuse_closed(reference: object, deadline: Deadline, *statuses: str) -> None
 
 
 def create(connection: Connection, checked: Sequence[NewDeadline]) -> list[UUID]:
-    """Insert deadlines and schedule their stages; return the inserted ids. Deadlines with a taken name are left out."""
+    """Insert deadlines and schedule their stages; return the inserted ids.
+
+    Deadlines whose name is taken are left out.
+
+    Raises:
+        InvalidArgument: A stage has no instant, or a rule is too frequent.
+        RecurrenceInvalid: A rule is invalid, or has no occurrence after now.
+        BudgetExceeded: Planning the stages takes too many steps.
+    """
     ids, now = store.new_ids(connection, len(checked))
     return _insert(connection, [_row(new_id, new, now) for new_id, new in zip(ids, checked, strict=True)])
 
@@ -141,14 +149,15 @@ def create_next(connection: Connection, deadline: Deadline, now: datetime) -> UU
     """Create the next deadline of a series unless `next_id` is set; return `next_id`, or None if the series has ended.
 
     The deadline must be locked. The renewal stage, the due instant and the completion or cancellation of a deadline
-    all call this; the first call creates the next deadline.
+    all call this; the first call creates the next deadline. If the rule cannot be evaluated, the series ends, and the
+    history of the deadline contains the reason.
     """
     if deadline.recurrence is None or deadline.next_id is not None or deadline.series_id is None:
         return deadline.next_id
     try:
         due_at = planning.following_due_at(deadline)
     except ScheduledActionsError as error:
-        # The series ends; the history holds the reason.
+        # The series ends; the history contains the reason.
         store.write(connection, {deadline.id: {"entry": store.history_entry("series_stopped", now, reason=str(error))}})
         return None
     if due_at is None:

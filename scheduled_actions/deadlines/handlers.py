@@ -57,8 +57,7 @@ def begin(database: Database, claimed: Claimed) -> Guard | Outcome | None:
     """Record the start of a deadline's action, and plan the next occurrence of its stage.
 
     Returns:
-        The guard of the action; None for an action that cannot become invalid; an outcome if the action must not start
-            now.
+        The guard of the action; None if the action cannot become invalid; an outcome if the action must not start now.
     """
     try:
         with database.connection() as connection, connection.transaction():
@@ -146,7 +145,11 @@ def send_notices(
 
 
 def miss(payload: StagePayload, context: Context, *, emits_events: bool) -> Skip | dict[str, Any]:
-    """Mark a deadline that is open and due as missed, and create the next one of its series; otherwise return Skip."""
+    """Mark a deadline that is open and due as missed, and create the next deadline of its series.
+
+    Returns:
+        `missed_at` as an ISO 8601 string; Skip if the deadline no longer exists, or is not open and due.
+    """
     found = _lock(payload, context)
     if found is None:
         return Skip(_GONE)
@@ -163,7 +166,11 @@ def miss(payload: StagePayload, context: Context, *, emits_events: bool) -> Skip
 
 
 def renew(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
-    """Create the next deadline of a series; return its id, or Skip if there is none because the series has ended."""
+    """Create the next deadline of a series.
+
+    Returns:
+        The id of the next deadline as `deadline_id`; Skip if the deadline no longer exists, or if its series has ended.
+    """
     found = _lock(payload, context)
     if found is None:
         return Skip(_GONE)
@@ -260,7 +267,7 @@ def _notify_first_present(
 
 
 def _name(person: Person) -> str:
-    """Return a person's name, id or e-mail address for the history; a masked address of other channels."""
+    """Return a person's name, id or email address for the history; a masked address of other channels."""
     channel = parse_channel(person.channels[0])
     return person.name or person.id or (channel.address if channel.kind == "email" else channel.masked)
 

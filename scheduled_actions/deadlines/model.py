@@ -1,4 +1,4 @@
-"""Define a deadline and its stages as values."""
+"""Data classes of a deadline and its stages."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields

@@ -56,7 +56,7 @@ class NotificationReceipt(NamedTuple):
     #: The recipient's name or id; None if both are unknown.
     recipient: str | None
     channel: str
-    #: An e-mail address, or the masked address of another channel.
+    #: An email address, or the masked address of another channel.
     address: str
     #: The id of the message in the channel; None if the channel has no ids, or the notification was not sent.
     message_id: str | None

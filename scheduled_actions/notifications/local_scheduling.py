@@ -82,13 +82,16 @@ class LocalScheduling:
             payload: The same for all users; each action has the `user_id` of its user.
             local_time: The time of day, such as `09:00`.
             users: As `parse_users` takes them.
-            recurrence: The rule of one schedule per user, with occurrences at `local_time` only. None: one action per
-                user.
+            recurrence: The rule of one schedule per user, whose occurrences must be at `local_time`. None: one action
+                per user.
             name: The prefix of the schedules' names, `NAME:USER_ID`. An existing schedule of that name is updated.
             team_id: The team that owns the actions or schedules.
             requester: The token of an HTTP request; None: application code.
             connection: Joins the caller's transaction.
             options: Further arguments of `schedule_action`, or of `schedule_recurring_action`.
+
+        Returns:
+            The action or schedule of each user, in the order of `users`.
 
         Raises:
             RequestError: An argument is invalid, the rule has occurrences at another time of day, or the requester
@@ -149,7 +152,7 @@ class LocalScheduling:
         """
         # With the time in the rule, a schedule that begins in a DST gap has the right time from the next day on.
         rule_text = f"{recurrence} at {time_text(clock)}"
-        budget = EvaluationBudget("the recurrence in the zones of its users")
+        budget = EvaluationBudget("the recurrence in the time zones of the users")
         try:
             self.rules.rule_of(ScheduleRule(recurrence=rule_text), budget=budget)
         except RecurrenceInvalid:
@@ -159,7 +162,7 @@ class LocalScheduling:
                 ScheduleRule(recurrence=rule_text, timezone=zone.key, anchor_at=first), budget=budget
             )
             if not _fits(rule, clock, zone, first):
-                expected = f'a rule that occurs at {time_text(clock)} (local_time) only, such as "daily" or "weekly"'
+                expected = f'a rule that occurs only at {time_text(clock)} (local_time), such as "daily" or "weekly"'
                 raise InvalidArgument("recurrence", recurrence, expected)
         return rule_text
 
@@ -244,13 +247,13 @@ def _pair(given: Any) -> tuple[Any, Any]:  # noqa: ANN401 - validated here
 
 
 def next_local(clock: time, zone: ZoneInfo, now: datetime) -> datetime:
-    """Return the next instant after `now` at which the clocks of a zone show a time of day, in UTC.
+    """Return the next instant after `now`, in UTC, at which it is a given time of day in a zone.
 
     A time in a DST gap moves forward by the gap; an ambiguous time means its first occurrence.
 
     Args:
         clock: The time of day.
-        zone: The zone of the clocks.
+        zone: The time zone of the time of day.
         now: Aware.
     """
     days = (now.astimezone(zone).date() + timedelta(days=number) for number in range(3))

@@ -81,7 +81,7 @@ Notices: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeOptions:
-    """Options that are common to the notifications of one call."""
+    """Options that all notifications of one call share."""
 
     severity: Severity | None = None
     #: `{"deadline_id", "stage"}`: a notification is sent only while the stage is valid; None: always.
@@ -132,7 +132,7 @@ class Notifications:
 
         Args:
             person: The person to notify.
-            severity: The severity of the notification; the settings may let urgent ones pass.
+            severity: The severity of the notification; None: none. By default, quiet hours do not apply to urgent ones.
             at: Aware.
         """
         text = self._settings.quiet_hours if person.quiet_hours is None else person.quiet_hours
@@ -232,7 +232,7 @@ class Notifications:
             severity: The severity of the notifications; None: derived from the time left.
             guard: `{"deadline_id", "stage"}`: the notifications are sent only while the stage is valid; None: always.
             team_id: The team of the deadline.
-            reach: The reach of the caller who gave the recipients; None: application code.
+            reach: Which addresses the caller who gave the recipients may use; None: application code.
             arguments: Further arguments of `schedule_action`.
 
         Returns:

@@ -141,9 +141,9 @@ class Sender:
             # then, so no message is sent after the deadline is completed.
             with self._valid(notices, context.action.team_id) as (valid, connection):
                 if not valid:
-                    return Skip("the reason for this notification is no longer valid")
+                    return Skip("its deadline does not exist, was changed, or is closed, paused or acknowledged")
                 message_id, failure = self._send(channel, valid, person, context)
-                # A receipt shows e-mail addresses in full; addresses of other channels may be secrets.
+                # A receipt shows email addresses in full; addresses of other channels may be secrets.
                 receipt = {
                     "recipient": person.name or person.id,
                     "channel": channel.kind,

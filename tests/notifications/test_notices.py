@@ -142,7 +142,7 @@ def test_the_error_for_an_invalid_channel_does_not_contain_the_channel(text):
         parse_channel(text)
 
     assert "secret" not in str(refusal.value)
-    assert str(refusal.value).startswith("channel must be an e-mail address")
+    assert str(refusal.value).startswith("channel must be an email address")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_person_is_read_from_json_and_written_back():
         ({"email": "ann@example.org", "away_until": "soon"}, "who.away_until: 'soon' is not an ISO 8601 time"),
         ({"email": "ann@example.org", "deputy": {"email": 7}}, "who.deputy.channels must be a channel"),
         ({"email": "ann@example.org", "deputy": 7}, "who.deputy must be a person"),
-        ({"channels": ["ann@example.org", "ops room"]}, "who.channels[1] must be an e-mail address"),
+        ({"channels": ["ann@example.org", "ops room"]}, "who.channels[1] must be an email address"),
         (7, "who.channels is missing: a person is an address"),
     ],
 )

@@ -63,7 +63,7 @@ def found(project, scheduled):
     return [project.scheduler.get_action(one.id) for one in scheduled]
 
 
-# -- e-mail
+# -- email
 
 
 def test_a_person_is_notified_by_mail_and_the_result_contains_the_receipt(project, mailbox):
@@ -373,7 +373,7 @@ def test_an_action_with_only_invalid_guards_is_skipped(project, mailbox, connect
 
     assert project.processor.tick().skipped == 1
     [skipped] = project.scheduler.list_actions(status="skipped")
-    assert skipped.error_message == "the reason for this notification is no longer valid"
+    assert skipped.error_message == "its deadline does not exist, was changed, or is closed, paused or acknowledged"
     assert mails(mailbox) == []
 
 

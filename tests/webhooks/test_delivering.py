@@ -525,7 +525,7 @@ def test_five_days_of_failures_disable_an_endpoint(project, wire, later, connect
 
     shown = project.endpoints.get(made.id)
     assert shown.enabled is False
-    assert shown.disabled_reason == "failed for days; latest failure: answered 500: broken"
+    assert shown.disabled_reason == "failed for more than five days; latest failure: answered 500: broken"
     notices = bodies(wire, "https://ops.example/")
     assert [body["event"] for body in notices] == ["webhook:endpoint-failing"] * 5 + ["webhook:endpoint-disabled"]
     assert all(body["entity_id"] == made.id for body in notices)

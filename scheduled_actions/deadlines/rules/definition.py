@@ -190,7 +190,7 @@ def due_instant(moment: datetime | timedelta | None, timezone: str, *, now: date
         name: The name of the argument in errors.
 
     Raises:
-        InvalidArgument: The instant is missing or invalid.
+        InvalidArgument: The instant is missing, invalid, or outside the years 1900 to 9800.
     """
     if moment is None:
         raise InvalidArgument(name, problem="is required")
@@ -317,7 +317,10 @@ def parse_recipients(name: str, given: Any) -> tuple[Any, ...] | None:  # noqa: 
 
     Args:
         name: The name of the argument in errors.
-        given: A recipient, or a list of at most `RECIPIENTS_MOST`; returned unchanged if None.
+        given: A recipient, or a list of at most `RECIPIENTS_MOST`.
+
+    Returns:
+        The recipients, not parsed; None if `given` is None.
 
     Raises:
         InvalidArgument: A recipient is empty, too long or of another type, or there are too many.

@@ -67,7 +67,7 @@ class DeadlineClock:
 
 
 def plan_deadline(deadline: Deadline, now: datetime, budget: EvaluationBudget | None = None) -> tuple[Stage, ...]:
-    """Return a deadline's stages with the instants of their next occurrences; errors as for `plan`.
+    """Return a deadline's stages with the instants of their next occurrences, as `plan` does.
 
     Args:
         deadline: The deadline.
@@ -75,6 +75,9 @@ def plan_deadline(deadline: Deadline, now: datetime, budget: EvaluationBudget | 
         budget: The evaluation budget; None: a new one.
 
     Raises:
+        InvalidArgument: A stage has no instant.
+        RecurrenceInvalid: The rule of a stage or of the series is invalid.
+        BudgetExceeded: Planning takes too many steps.
         DeadlineUnusable: The next deadline of its series does not exist yet, and the stored row is invalid.
     """
     next_due_at = following_due_at(deadline, budget) if deadline.next_id is None else None

@@ -85,7 +85,7 @@ def send(
     Args:
         message: Complete: From, Date and Message-ID are set.
         settings: The server and its security.
-        username: ASCII. None or empty, with the password: no login.
+        username: ASCII. If the username and the password are None or empty, no login is sent.
         password: ASCII, as SMTP requires.
         ca_file: The PEM file of the certificate authorities to trust; None: those of the system.
         timeout: Maximum seconds for the whole conversation, not for each reply.

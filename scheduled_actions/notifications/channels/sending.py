@@ -1,4 +1,4 @@
-"""Send a message through a channel: e-mail, a webhook, or an apprise service."""
+"""Send a message through a channel: email, a webhook, or an apprise service."""
 
 import json
 import logging
@@ -45,7 +45,7 @@ class ChannelFailed(ScheduledActionsError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """A message to one person, and how to send it."""
+    """A message to one person, with its id, the networks that it may reach, and a time limit."""
 
     message: Message
     severity: Severity | None
@@ -98,7 +98,7 @@ def _named(channel: Channel, config: Config) -> Channel:
     with suppress(InvalidArgument):
         if (named := parse_channel(address)).kind != "named":
             return named
-    expected = f'set it to an apprise URL, an https URL or an e-mail address for the channel "{channel.address}"'
+    expected = f'set it to an apprise URL, an https URL or an email address for the channel "{channel.address}"'
     raise NotConfigured(variable, expected, problem="is invalid" if address else "is not configured")
 
 
@@ -168,7 +168,8 @@ def _apprise(channel: Channel, url: str, outgoing: OutgoingMessage) -> None:
 def _hide_addresses() -> None:
     """Silence apprise, and mask paths in the logs of its HTTP client; repeated calls change nothing.
 
-    The filters stay, and apply to all threads: apprise sends on threads of its own, some of which outlive the call.
+    The filters are not removed, and apply to all threads: apprise sends on its own threads, some of which outlive the
+    call.
     """
     logging.getLogger("apprise").addFilter(_drop)
     for name in _HTTP_LOGGERS:

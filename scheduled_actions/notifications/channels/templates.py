@@ -34,10 +34,11 @@ class TemplateBroken(ScheduledActionsError):
 def render_reminder(severity: Severity, values: Mapping[str, Any], *, project: Path | None = None) -> Message:
     """Render a notification of a deadline.
 
-    An urgent reminder is rendered from `reminder-urgent.txt` and `.html` in the project's folder `templates/`; without
-    them from `reminder.txt` and `.html` there; without these from the packaged templates. The same applies to the kinds
-    `escalation` and `missed`. The first line of the `.txt` output is `Subject: …`. In HTML every value is escaped. An
-    invalid template is logged, and the packaged one is used.
+    For an urgent reminder, the templates are the first of these that exist: `reminder-urgent.txt` and `.html` in the
+    project's folder `templates/`, `reminder.txt` and `.html` there, and the packaged templates. The same applies to
+    other severities, and to the kinds `escalation` and `missed`. The first line of the `.txt` output is `Subject: …`.
+    In HTML, every value is escaped. If a template of the project is invalid, the error is logged, and the packaged
+    template is used.
 
     Args:
         severity: Selects the template, and is passed to it with the values.

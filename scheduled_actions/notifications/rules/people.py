@@ -14,7 +14,7 @@ from scheduled_actions.core.messages import did_you_mean
 from scheduled_actions.recurrence.model import resolve
 from scheduled_actions.recurrence.phrases import parse_time, time_text, truncate
 
-#: `named`: a channel of [notifications.channels]; an environment variable holds its apprise, https or e-mail address.
+#: `named`: a channel of [notifications.channels]; an environment variable holds its apprise, https or email address.
 ChannelKind: TypeAlias = Literal["email", "webhook", "apprise", "named"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}")
@@ -25,7 +25,7 @@ _CHANNEL_LONGEST = 2048
 _CHANNELS_MOST = 10
 _MASK = "…"
 _EXPECTED = (
-    "an e-mail address, an https:// address, an apprise URL (slack://…), or a channel of [notifications.channels]; "
+    "an email address, an https:// address, an apprise URL (slack://…), or a channel of [notifications.channels]; "
     "for people by role, write resolver:name"
 )
 #: Maximum length of a chain of deputies.
@@ -141,7 +141,7 @@ class Person:
         InvalidArgument: A field is invalid; the message never contains an address that may be a secret.
     """
 
-    #: Channels in the order in which they are tried: each an e-mail address, an https address, an apprise URL, or a
+    #: Channels in the order in which they are tried: each an email address, an https address, an apprise URL, or a
     #: channel of `[notifications.channels]`. A single channel can be given as a string.
     channels: tuple[str, ...] | Sequence[str] | str = field(repr=False)
     #: Notifications to people with the same id can be combined into a digest. None: the first channel identifies the

@@ -383,6 +383,6 @@ def check_event(database: Database, payload: dict[str, Any], requester: Requeste
                 return payload
     raise ActionTypeForbidden(
         "webhook:send",
-        "accepts from team tokens only events without an endpoint, or with the id of an endpoint of that team",
+        "accepts only events without an endpoint, or with the id of an endpoint of the team, from a team token",
         where="payload.endpoint",
     )

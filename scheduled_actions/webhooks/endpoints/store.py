@@ -149,7 +149,7 @@ def write_failure(connection: Connection, endpoint: Endpoint, reason: str, *, di
         decision = "none"
     elif disables:
         decision = "disable"
-    lasting = reason if disables else f"failed for days; latest failure: {reason}"
+    lasting = reason if disables else f"failed for more than five days; latest failure: {reason}"
     disabled_reason = lasting if decision == "disable" else None
     sql.run(
         connection, "write_endpoint_state", endpoint=endpoint.name, disabled_reason=disabled_reason, **asdict(failed)

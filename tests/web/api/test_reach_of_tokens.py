@@ -121,7 +121,7 @@ def test_a_guard_with_a_deadline_of_another_team_is_treated_as_unknown(project, 
 
     found = [row(connection, one) for one in (forged, unknown)]
     assert {(one["status"], str(one["result"]), one["error_message"]) for one in found} == {
-        ("skipped", "None", "the reason for this notification is no longer valid")
+        ("skipped", "None", "its deadline does not exist, was changed, or is closed, paused or acknowledged")
     }
     assert (mails(mailbox), reading.notices(project.deadlines.database, theirs)) == ([], [])
 
