@@ -219,9 +219,8 @@ def test_an_action_that_is_due_soon_is_locked_without_force(run, connection, com
 
     assert rejected.exit_code == 1
     assert rejected.stderr == (
-        f"error: action {action} is locked: it cannot be changed from 120 seconds (edit_lock_seconds) before its due "
-        "time; --force overrides the lock, unless a tick claims "
-        "the action first\n"
+        f"error: action {action} is locked: it cannot be changed later than 120 seconds (edit_lock_seconds) before its "
+        "due time; --force overrides the lock, unless a tick claims the action first\n"
     )
     assert forced.exit_code == 0
     assert forced.json["id"] == str(action)

@@ -25,7 +25,7 @@ def loaded(tmp_path):
     return load
 
 
-def test_every_setting_has_the_default_that_is_documented(tmp_path):
+def test_every_setting_has_its_documented_default(tmp_path):
     settings = config.load(tmp_path, {}).settings
 
     assert {name: value for name, value in asdict(settings).items() if name != "email"} == {
@@ -109,9 +109,9 @@ def test_every_setting_can_be_overridden_by_the_environment(loaded):
         default = getattr(getattr(Settings(), section) if section else Settings(), name)
         value = str(default) if name in {"routing", "security"} else examples.get(type(default), "30")
         if name in {"default_endpoint", "linger_seconds", "max_duration_seconds", "max_run_seconds"}:
-            continue  # Judged together with others.
+            continue  # Checked together with other settings.
         if name in {"urgent_days", "high_days", "medium_days"}:
-            continue  # Judged together as well.
+            continue  # Also checked together.
         if name in {
             "private_networks",
             "egress_proxy",
@@ -121,7 +121,7 @@ def test_every_setting_can_be_overridden_by_the_environment(loaded):
             "channels_open_to_teams",
             "trusted_proxies",
         }:
-            continue  # Neither texts nor numbers: see below.
+            continue  # Neither strings nor numbers; tested below.
         settings = loaded(**{variable: value}).settings
 
         found = getattr(getattr(settings, section) if section else settings, name)
@@ -135,7 +135,7 @@ def test_the_environment_separates_channels_by_commas(loaded):
 
 
 @pytest.mark.parametrize("name", ["PROJECT", "ENV"])
-def test_a_variable_with_the_prefix_that_is_no_setting_of_the_file_is_let_be(loaded, name, tmp_path):
+def test_a_prefixed_variable_that_is_not_a_setting_is_ignored(loaded, name, tmp_path):
     assert loaded(**{f"SCHEDULED_ACTIONS_{name}": str(tmp_path)}).settings == Settings()
 
 
@@ -211,25 +211,25 @@ def test_a_variable_with_the_prefix_that_is_no_setting_of_the_file_is_let_be(loa
         ),
     ],
 )
-def test_a_mistake_names_the_key_the_value_and_what_would_be_right(loaded, toml, environ, message):
+def test_the_error_for_an_invalid_setting_names_the_key_the_value_and_valid_values(loaded, toml, environ, message):
     with pytest.raises(ConfigInvalid) as refused:
         loaded(toml, **environ)
 
     assert message in str(refused.value)
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path):
+def test_the_error_for_a_file_that_is_not_text_names_the_file(tmp_path):
     (tmp_path / "scheduled_actions.toml").write_bytes(b"\xff\xfe")
 
     with pytest.raises(ConfigInvalid, match=r"scheduled_actions\.toml cannot be read"):
         config.load(tmp_path, {})
 
 
-def test_the_project_is_the_directory_that_the_environment_names(tmp_path):
+def test_the_environment_can_set_the_project_directory(tmp_path):
     assert config.load(None, {"SCHEDULED_ACTIONS_PROJECT": str(tmp_path)}).project == tmp_path
 
 
-def test_a_project_that_is_no_directory_is_named(tmp_path):
+def test_the_error_for_a_project_that_is_not_a_directory_names_the_directory(tmp_path):
     with pytest.raises(ConfigInvalid, match=r"SCHEDULED_ACTIONS_PROJECT = .*: is not a directory"):
         config.load(tmp_path / "nowhere", {})
 
@@ -249,14 +249,14 @@ def test_a_project_that_is_no_directory_is_named(tmp_path):
         ("schlüsselwörter-ö", ("schlüsselwörter-ö",)),
     ],
 )
-def test_a_secret_may_hold_two_values_during_rotation_and_short_ones_open_nothing(value, accepted):
+def test_a_secret_may_contain_two_values_during_rotation_and_short_values_are_not_accepted(value, accepted):
     secret = Secret("CRON_SECRET", value)
 
     assert secret.accepted == tuple(one.encode() for one in accepted)
     assert secret.is_usable is bool(accepted)
 
 
-def test_no_secret_is_ever_printed(loaded):
+def test_no_representation_contains_a_secret(loaded):
     loaded_config = loaded(CRON_SECRET=LONG, DATABASE_URL=f"postgresql://u:{LONG}@h/d", ADMIN_TOKEN=LONG)
 
     assert LONG not in repr(loaded_config)
@@ -265,7 +265,7 @@ def test_no_secret_is_ever_printed(loaded):
     assert LONG not in repr(loaded_config.settings)
 
 
-def test_the_address_of_the_database_is_never_split(loaded):
+def test_the_database_url_is_not_split_at_commas(loaded):
     url = "postgresql://h1,h2/d?options=-csearch_path%3Da,b"
 
     assert loaded(DATABASE_URL=f" {url}\n").database_url.reveal() == url
@@ -280,11 +280,11 @@ def test_the_address_of_the_database_is_never_split(loaded):
         ({"SCHEDULED_ACTIONS_ENV": "staging"}, False),
     ],
 )
-def test_production_is_where_an_embedded_database_would_be_a_mistake(loaded, environ, is_production):
+def test_vercel_and_the_environment_production_are_production(loaded, environ, is_production):
     assert loaded(**environ).is_production is is_production
 
 
-def test_an_endpoint_has_its_url_and_its_keys_from_the_environment(loaded):
+def test_the_url_and_keys_of_an_endpoint_come_from_the_environment(loaded):
     keys = [bytes([n]) * 24 for n in (1, 2)]
     texts = ["whsec_" + base64.b64encode(key).decode() for key in keys]
     endpoint = EndpointSection(env_var="CRM_URL", secret_env_var="CRM_SECRET")
@@ -321,7 +321,7 @@ def test_the_error_for_a_missing_or_invalid_endpoint_secret_does_not_contain_it(
         ('endpoints = { crm = { env_var = "U", retry = [5, -1] } }', "must be a number from 0"),
     ],
 )
-def test_bad_settings_of_webhooks_are_refused_by_name(loaded, toml, expected):
+def test_the_error_for_an_invalid_webhook_setting_names_the_setting(loaded, toml, expected):
     with pytest.raises(ConfigInvalid) as caught:
         loaded(f"[webhooks]\n{toml}")
 
@@ -339,7 +339,7 @@ def test_bad_settings_of_webhooks_are_refused_by_name(loaded, toml, expected):
         '[notifications.channels]\nops = "https://hooks.example/sesame"',
     ],
 )
-def test_what_may_be_a_secret_in_the_wrong_place_is_not_repeated(loaded, toml):
+def test_the_error_does_not_contain_a_value_that_may_be_a_misplaced_secret(loaded, toml):
     with pytest.raises(ConfigInvalid) as caught:
         loaded(toml)
 
@@ -356,6 +356,6 @@ def test_networks_can_be_listed_in_the_environment(loaded):
     assert settings.egress_proxy == "http://proxy.example:3128"
 
 
-def test_the_encryption_key_may_be_two_during_a_rotation(tmp_path):
+def test_the_encryption_key_may_contain_two_keys_during_rotation(tmp_path):
     assert config.load(tmp_path, {}).encryption_keys == ()
     assert config.load(tmp_path, {"SCHEDULED_ACTIONS_ENCRYPTION_KEY": "new, old"}).encryption_keys == ("new", "old")

@@ -31,7 +31,7 @@ from scheduled_actions.core.errors import InvalidArgument
         ("0.5h", timedelta(minutes=30)),
     ],
 )
-def test_a_duration_is_as_long_as_it_says(text, wanted):
+def test_durations_in_both_forms_are_parsed(text, wanted):
     assert parse_duration(text) == wanted
 
 
@@ -43,7 +43,7 @@ def test_a_duration_is_as_long_as_it_says(text, wanted):
         "PT\N{FULLWIDTH DIGIT FIVE}M",
     ],
 )  # fmt: skip
-def test_what_is_no_duration_is_refused_with_what_would_be_right(text):
+def test_the_error_for_an_invalid_duration_shows_valid_durations(text):
     expected = r"is not a duration such as PT5M, P1D or PT1H30M .* 90s, 5m, 2h or 3d$"
     with pytest.raises(InvalidArgument, match=expected) as caught:
         parse_duration(text)
@@ -52,31 +52,31 @@ def test_what_is_no_duration_is_refused_with_what_would_be_right(text):
 
 
 @pytest.mark.parametrize("text", ["P1Y", "P1M", "P1Y2M3DT4H", "P0M", "P1.5Y"])
-def test_years_and_months_are_refused_because_only_a_calendar_knows_their_length(text):
+def test_years_and_months_are_refused_because_their_length_varies(text):
     with pytest.raises(InvalidArgument, match=r"use days or weeks .* instead of years and months.*\(PT5M\)"):
         parse_duration(text)
 
 
 @pytest.mark.parametrize("text", ["1000000000d", "P999999999999W"])
-def test_what_no_timedelta_can_hold_is_refused(text):
+def test_a_duration_too_long_for_a_timedelta_is_refused(text):
     with pytest.raises(InvalidArgument, match="is not a duration of at most 999,999,999 days"):
         parse_duration(text)
 
 
-def test_the_error_names_what_the_caller_calls_it():
+def test_the_error_contains_the_name_of_the_callers_argument():
     with pytest.raises(InvalidArgument, match=r"^every: 'soon' is not"):
         parse_duration("soon", name="every")
 
 
 @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=36500)))
-def test_every_length_survives_being_written(length):
+def test_every_duration_can_be_formatted_and_parsed_again(length):
     text = f"P{length.days}DT{length.seconds}.{length.microseconds:06}S"
 
     assert abs(parse_duration(text) - length) <= timedelta(microseconds=1)
 
 
 @given(st.text())
-def test_no_text_gives_another_error(text):
+def test_no_text_raises_any_other_error(text):
     try:
         assert parse_duration(text) >= timedelta(0)
     except InvalidArgument:

@@ -12,7 +12,7 @@ from scheduled_actions.core.errors import ExtraMissing, NotConfigured, SecretUnr
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()
 
 
-def test_what_is_sealed_can_be_opened_and_does_not_show():
+def test_an_encrypted_string_can_be_decrypted_and_does_not_contain_the_text():
     box = SecretBox([NEW])
 
     sealed = box.seal("whsec_Zoë")
@@ -22,7 +22,7 @@ def test_what_is_sealed_can_be_opened_and_does_not_show():
     assert box.seal("whsec_Zoë") != sealed
 
 
-def test_during_a_rotation_both_keys_open_and_the_first_one_seals():
+def test_during_rotation_the_first_key_encrypts_and_both_keys_decrypt():
     before = SecretBox([OLD]).seal("text")
     rotating = SecretBox([NEW, OLD])
 
@@ -33,7 +33,7 @@ def test_during_a_rotation_both_keys_open_and_the_first_one_seals():
 @pytest.mark.parametrize(
     "sealed", ["", "junk", "gAAAAA", SecretBox([OLD]).seal("text")], ids=["empty", "junk", "too short", "another key"]
 )
-def test_what_no_key_opens_is_said_by_name(sealed):
+def test_the_error_for_a_string_that_no_key_decrypts_names_the_secret(sealed):
     with pytest.raises(SecretUnreadable, match="the secret of x was encrypted with a key that SCHEDULED_ACTIONS_"):
         SecretBox([NEW]).open(sealed, what="the secret of x")
 
@@ -49,14 +49,14 @@ def test_without_a_valid_key_nothing_is_encrypted_and_the_error_explains_how_to_
     assert "hunter2" not in str(caught.value)
 
 
-def test_without_the_library_the_reason_says_what_to_install(monkeypatch):
+def test_without_the_library_the_error_names_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.fernet", None)
 
     with pytest.raises(ExtraMissing, match=r"pip install 'scheduled-actions\[encryption\]'"):
         SecretBox([NEW]).seal("text")
 
 
-def test_a_key_may_lack_its_padding_and_be_in_either_alphabet():
+def test_a_key_may_be_in_either_base64_alphabet_and_without_padding():
     raw = bytes(range(224, 256))
     spellings = [base64.b64encode(raw), base64.urlsafe_b64encode(raw), base64.b64encode(raw).rstrip(b"=")]
 

@@ -1,4 +1,4 @@
-"""A value without an end is refused where it is to become JSON, and never read."""
+"""Iterators cannot become JSON: they are refused and never read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduled_actions.core.errors import InvalidArgument
 
 
 @dataclass
-class Held:
+class Holder:
     value: Any
 
 
@@ -30,22 +30,22 @@ class Model(BaseModel):
 @pytest.mark.parametrize(
     "wrapped",
     [
-        lambda endless: endless,
-        lambda endless: [endless],
-        lambda endless: {"deep": ({"er": endless},)},
-        lambda endless: {endless},
-        Held,
+        lambda iterator: iterator,
+        lambda iterator: [iterator],
+        lambda iterator: {"deep": ({"er": iterator},)},
+        lambda iterator: {iterator},
+        Holder,
         Slotted,
-        lambda endless: Held([Held(endless)]),
-        lambda endless: Model(value=[endless]),
+        lambda iterator: Holder([Holder(iterator)]),
+        lambda iterator: Model(value=[iterator]),
     ],
 )
-def test_an_iterator_is_refused_wherever_it_is(wrapped):
+def test_an_iterator_is_refused_at_any_depth(wrapped):
     with pytest.raises(InvalidArgument, match="an iterator, which may be infinite"):
         json_text.encode("result", wrapped(itertools.count()), limit=1000)
 
 
-def test_collections_and_objects_with_an_end_are_taken():
-    value = [Held(1), Model(value=[2]), frozenset({3})]
+def test_finite_collections_and_objects_are_accepted():
+    value = [Holder(1), Model(value=[2]), frozenset({3})]
 
     assert json_text.encode("result", value, limit=1000) == '[{"value":1},{"value":[2]},[3]]'

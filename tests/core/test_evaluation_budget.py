@@ -1,4 +1,4 @@
-"""The budget of rules that callers supply."""
+"""The evaluation budget of caller-supplied rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scheduled_actions.core.errors import BudgetExceeded
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 
 
-def test_the_last_step_is_allowed_and_the_next_is_refused_with_the_limit():
+def test_the_last_step_is_allowed_and_the_next_raises_an_error_with_the_limit():
     budget = EvaluationBudget("the recurrence", steps=3)
     budget.spend(3)
     assert not budget.is_spent
@@ -17,7 +17,7 @@ def test_the_last_step_is_allowed_and_the_next_is_refused_with_the_limit():
     assert budget.is_spent
 
 
-def test_bytes_are_counted_apart_from_steps():
+def test_bytes_and_steps_are_counted_separately():
     budget = EvaluationBudget("the feed", steps=1, size=10)
     budget.spend_bytes(10)
     budget.spend()
@@ -33,7 +33,7 @@ def test_a_spent_budget_refuses_every_later_step():
             budget.spend(2)
 
 
-def test_a_preparation_is_paid_for_until_something_else_is_prepared():
+def test_preparing_the_same_value_again_costs_no_steps():
     budget = EvaluationBudget("the recurrence", steps=10)
     for day in (1, 1, 1, 2, 2, 1):
         budget.spend_to_prepare(day, 2)

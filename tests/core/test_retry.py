@@ -23,7 +23,7 @@ from scheduled_actions.core.retry import (
 )
 
 seconds = st.floats(0, LONGEST_WAIT_SECONDS)
-#: What a field of a policy may be, by its annotation.
+#: Strategies for the fields of policies, by annotation.
 FIELDS = {
     float: seconds,
     tuple[float, ...]: st.lists(seconds, min_size=1, max_size=100).map(tuple),
@@ -32,8 +32,8 @@ FIELDS = {
 draws = st.floats(0, 1, exclude_max=True)
 
 
-def made_of(policy):
-    """Return what makes policies of a class, each of its fields given."""
+def policies_of(policy):
+    """Return a strategy for policies of a class with values for all fields."""
     return st.builds(policy, **{name: FIELDS[one.type] for name, one in policy.__dataclass_fields__.items()})
 
 
@@ -43,7 +43,7 @@ def waiting(kind, wait, **others):
     return {"kind": kind, **first, **others}
 
 
-policies = st.one_of(*map(made_of, KINDS.values()))
+policies = st.one_of(*map(policies_of, KINDS.values()))
 
 
 def test_each_policy_is_among_the_kinds():
@@ -61,12 +61,12 @@ WAITS = [
 ]
 
 
-def test_the_waits_of_each_policy_are_written_down():
-    assert {type(policy) for policy, _ in WAITS} == set(KINDS.values()), "give WAITS what it waits"
+def test_the_table_of_waits_covers_each_policy():
+    assert {type(policy) for policy, _ in WAITS} == set(KINDS.values()), "add the waits of each policy to WAITS"
 
 
 @pytest.mark.parametrize(("policy", "waits"), WAITS)
-def test_each_failure_waits_as_the_policy_says(policy, waits):
+def test_each_policy_returns_the_expected_waits(policy, waits):
     found = [policy.delay(attempt, draw=0.5) for attempt in range(1, len(waits) + 1)]
 
     assert found == [timedelta(seconds=wait) for wait in waits]
@@ -77,16 +77,16 @@ def test_each_failure_waits_as_the_policy_says(policy, waits):
     [("none", 0.75, 100), ("full", 0.0, 0), ("full", 0.75, 75), ("equal", 0.0, 50), ("equal", 0.5, 75)],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_jitter_spreads_the_wait_by_the_draw(kind, jitter, draw, wait):
+def test_jitter_changes_the_wait_by_the_random_draw(kind, jitter, draw, wait):
     assert parse(waiting(kind, 100, jitter=jitter)).delay(1, draw=draw) == timedelta(seconds=wait)
 
 
-def test_jitter_spreads_each_of_a_list_of_delays():
+def test_jitter_applies_to_each_delay_of_a_list():
     assert Delays((10, 20), "full").delay(2, draw=0.25) == timedelta(seconds=5)
 
 
 @given(policies, st.integers(1, 1000), draws)
-def test_no_policy_waits_longer_than_its_cap_or_a_year_or_backwards(policy, attempt, draw):
+def test_no_wait_is_negative_or_longer_than_the_cap_or_a_year(policy, attempt, draw):
     longest = getattr(policy, "cap_seconds", LONGEST_WAIT_SECONDS)
 
     assert timedelta(0) <= policy.delay(attempt, draw=draw) <= timedelta(seconds=longest)
@@ -94,8 +94,8 @@ def test_no_policy_waits_longer_than_its_cap_or_a_year_or_backwards(policy, atte
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.data())
-def test_a_policy_reads_back_what_it_writes_under_its_own_kind(kind, data):
-    policy = data.draw(made_of(KINDS[kind]))
+def test_the_json_of_a_policy_has_its_kind_and_parses_to_an_equal_policy(kind, data):
+    policy = data.draw(policies_of(KINDS[kind]))
 
     assert policy.as_json()["kind"] == kind
     assert parse(json.loads(json.dumps(policy.as_json()))) == policy
@@ -131,7 +131,7 @@ def test_a_list_of_seconds_is_a_policy():
         ([10**400], "between 0 and a year"),
     ],
 )
-def test_what_is_no_policy_is_refused_with_what_would_be_one(value, message):
+def test_the_error_for_an_invalid_policy_describes_valid_policies(value, message):
     with pytest.raises(InvalidArgument, match=message.replace("(", r"\(")):
         parse(value)
 
@@ -143,13 +143,13 @@ def test_what_is_no_policy_is_refused_with_what_would_be_one(value, message):
         ("[7]", Linear(1), Delays((7,))),
         (None, Linear(1), Linear(1)),
         (None, None, Exponential(60, 3600)),
-        # SQL may have put anything there: it must not keep the action from being settled.
+        # SQL may have written anything; an invalid policy must not prevent the settlement of the action.
         ('"soon"', Linear(1), Linear(1)),
         ('{"kind": ["linear"]}', None, Exponential(60, 3600)),
         ("[1e400]", None, Exponential(60, 3600)),
-        (f"[{10**400}]", None, Exponential(60, 3600)),  # as Postgres writes 1e400
+        (f"[{10**400}]", None, Exponential(60, 3600)),  # the notation of Postgres for 1e400
         ("[" * 7000 + "]" * 7000, Linear(1), Linear(1)),
     ],
 )
-def test_the_actions_own_policy_comes_before_its_handlers_and_the_projects(own, of_handler, chosen):
+def test_the_policy_of_an_action_overrides_those_of_its_handler_and_the_project(own, of_handler, chosen):
     assert effective_policy(own, of_handler, Exponential(60, 3600)) == chosen

@@ -1,4 +1,4 @@
-"""The error boundary: what is raised for one row stays with that row."""
+"""The error boundary: an error in one row does not affect other rows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from scheduled_actions.core.errors import DatabaseUnavailable, SchemaOutdated
 from scheduled_actions.database.boundary import contain, isolate, reason_of
 
 
-class Unspeakable(Exception):
-    """Fails to describe itself."""
+class Unprintable(Exception):
+    """An exception whose `__str__` raises an error."""
 
     def __str__(self) -> str:
         """Raise."""
@@ -18,7 +18,7 @@ class Unspeakable(Exception):
 
 
 def refusing(*bad, error=ValueError):
-    """Return a step that raises for batches which hold a bad row, and what it was called with."""
+    """Return a step that raises an error for batches with a bad row, and the list of the batches of its calls."""
     calls = []
 
     def step(batch):
@@ -30,28 +30,28 @@ def refusing(*bad, error=ValueError):
     return step, calls
 
 
-def test_a_batch_that_is_not_refused_is_one_step():
+def test_a_batch_without_errors_is_one_step():
     step, calls = refusing()
 
     assert isolate([1, 2, 3], step, lambda row, _: -row) == [6]
     assert calls == [[1, 2, 3]]
 
 
-@pytest.mark.parametrize("error", [ValueError, SystemExit, RecursionError, MemoryError, psycopg.DataError, Unspeakable])
-def test_of_a_refused_batch_the_refused_rows_alone_fail_whatever_is_raised(error):
+@pytest.mark.parametrize("error", [ValueError, SystemExit, RecursionError, MemoryError, psycopg.DataError, Unprintable])
+def test_only_the_rows_at_fault_fail_regardless_of_the_error(error):
     step, _ = refusing(2, error=error)
 
     assert isolate([1, 2, 3], step, lambda row, _: -row) == [1, -2, 3]
 
 
-def test_a_single_row_is_not_tried_twice():
+def test_a_single_row_is_not_retried():
     step, calls = refusing(2)
 
     assert isolate([2], step, lambda row, _: -row) == [-2]
     assert calls == [[2]]
 
 
-def test_an_empty_batch_is_not_tried():
+def test_the_step_is_not_called_for_an_empty_batch():
     step, calls = refusing()
 
     assert isolate([], step, lambda row, _: -row) == []
@@ -61,7 +61,7 @@ def test_an_empty_batch_is_not_tried():
 @pytest.mark.parametrize(
     "error", [DatabaseUnavailable("gone"), SchemaOutdated(0, 1), psycopg.OperationalError("lost"), KeyboardInterrupt()]
 )
-def test_an_outage_is_not_blamed_on_a_row(error):
+def test_an_outage_is_raised_instead_of_failing_a_row(error):
     def step(batch):
         raise error
 
@@ -71,19 +71,19 @@ def test_an_outage_is_not_blamed_on_a_row(error):
         contain(lambda: step([1]), lambda _: None)
 
 
-def test_the_reason_of_an_error_is_its_type_its_text_and_its_place():
+def test_the_reason_of_an_error_contains_its_type_text_and_line():
     assert contain(lambda: int("x"), reason_of) == (
         f"ValueError: invalid literal for int() with base 10: 'x' (test_boundary.py:{LINE})"
     )
-    assert contain(lambda: (_ for _ in ()).throw(Unspeakable()), reason_of).startswith(
-        "Unspeakable: Unspeakable without"
+    assert contain(lambda: (_ for _ in ()).throw(Unprintable()), reason_of).startswith(
+        "Unprintable: Unprintable without"
     )
 
 
-LINE = test_the_reason_of_an_error_is_its_type_its_text_and_its_place.__code__.co_firstlineno + 1
+LINE = test_the_reason_of_an_error_contains_its_type_text_and_line.__code__.co_firstlineno + 1
 
 
-def test_the_reason_of_a_databases_error_repeats_no_statement(connection):
+def test_the_reason_of_a_database_error_does_not_contain_the_statement(connection):
     reason = contain(lambda: connection.execute("select 'a secret'::int"), reason_of)
 
     assert reason == 'InvalidTextRepresentation: invalid input syntax for type integer: "a secret"'

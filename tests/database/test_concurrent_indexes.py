@@ -34,7 +34,7 @@ def add_migration(monkeypatch, tmp_path):
 
 
 def is_valid(connection, index="scheduled_actions_by_creator"):
-    """Return whether the index is valid; None where it is missing."""
+    """Return whether the index is valid; None if it is missing."""
     row = connection.execute("select indisvalid from pg_index where indexrelid = to_regclass(%s)", [index]).fetchone()
     return row and row[0]
 
@@ -50,7 +50,7 @@ def test_a_concurrent_index_of_a_migration_is_built_after_its_transaction(connec
 
 
 def test_writers_are_not_blocked_while_an_index_is_built(connection, add_migration, database_url):
-    """A transaction that is older than the build keeps it waiting; an insert meanwhile goes through."""
+    """The build waits for a transaction that is older; an insert during that time is not blocked."""
     add_migration(BUILD)
     with psycopg.connect(database_url) as older, psycopg.connect(database_url, autocommit=True) as migrating:
         older.execute("select id from schedule_action('test:run')")
@@ -66,11 +66,11 @@ def test_writers_are_not_blocked_while_an_index_is_built(connection, add_migrati
     assert is_valid(connection) is True
 
 
-def test_an_invalid_index_that_an_interruption_left_is_built_again(connection, add_migration, database_url):
+def test_an_invalid_index_of_an_interrupted_build_is_built_again(connection, add_migration, database_url):
     add_migration(BUILD)
     with psycopg.connect(database_url) as older:
         older.execute("select id from schedule_action('test:run')")
-        # The build waits for the open transaction and gives up, as it does where the process is ended.
+        # The build waits for the open transaction and is aborted, as if its process had been killed.
         connection.execute("set lock_timeout = '50ms'")
         with pytest.raises(
             IndexNotBuilt, match=r"index scheduled_actions_by_creator was not built: .*lock timeout"
@@ -83,7 +83,7 @@ def test_an_invalid_index_that_an_interruption_left_is_built_again(connection, a
     assert is_valid(connection) is True
 
 
-def test_the_doctor_names_an_index_that_was_not_finished(connection, add_migration):
+def test_the_doctor_names_an_unfinished_index(connection, add_migration):
     before = database_rules.indexes(migrate.unfinished_indexes(connection))
     add_migration(BUILD)
 
@@ -93,8 +93,8 @@ def test_the_doctor_names_an_index_that_was_not_finished(connection, add_migrati
     assert missing.detail == "missing or invalid: scheduled_actions_by_creator"
 
 
-def test_connections_that_limit_their_statements_build_indexes(connection, add_migration, database_url):
-    """A limited statement runs in a transaction of its own, in which no index is built concurrently."""
+def test_a_connection_with_statement_limits_can_build_indexes(connection, add_migration, database_url):
+    """A limited statement runs in its own transaction, in which no index can be built concurrently."""
     add_migration(BUILD)
 
     with closing(Database(lambda: database_url)) as database, database.connection(UNLIMITED) as own:
@@ -111,8 +111,8 @@ def test_an_index_that_a_later_migration_drops_is_not_built_again(connection, ad
     assert migrate.migrate(connection) == []
 
 
-def test_sessions_that_migrate_at_once_do_not_wait_for_each_other(connection, add_migration, database_url):
-    """Two concurrent builds each wait for the transaction of the other: the server ends one of them."""
+def test_concurrent_migrations_do_not_deadlock(connection, add_migration, database_url):
+    """Two concurrent builds wait for each other's transactions, so the server aborts one of them."""
     add_migration(
         f"{BUILD}\ncreate index concurrently scheduled_actions_by_user on scheduled_actions (user_id, created_by);"
     )
@@ -123,7 +123,7 @@ def test_sessions_that_migrate_at_once_do_not_wait_for_each_other(connection, ad
     assert is_valid(connection, "scheduled_actions_by_user") is True
 
 
-def test_an_index_that_another_session_is_building_is_waited_for(connection, add_migration, database_url):
+def test_migrate_waits_for_an_index_that_another_session_is_building(connection, add_migration, database_url):
     add_migration(BUILD)
     with (
         psycopg.connect(database_url) as older,
@@ -147,7 +147,7 @@ def test_an_index_that_another_session_is_building_is_waited_for(connection, add
     assert connection.execute("select 'scheduled_actions_by_creator'::regclass::oid").fetchone() == first
 
 
-def test_a_name_that_something_else_has_is_an_error(connection, add_migration, monkeypatch):
+def test_an_index_name_that_another_object_has_is_an_error(connection, add_migration, monkeypatch):
     monkeypatch.setattr(concurrent_indexes, "_POLL_SECONDS", 0.001)
     add_migration(BUILD)
     connection.execute("create table scheduled_actions_by_creator (created_by text)")
@@ -156,7 +156,7 @@ def test_a_name_that_something_else_has_is_an_error(connection, add_migration, m
         migrate.migrate(connection)
 
 
-def test_only_whole_statements_leave_the_transaction_of_a_migration():
+def test_concurrent_index_statements_are_removed_from_the_transaction_as_a_whole():
     text = "create table t (a int);\ncreate unique index concurrently u on t (a)\n  where a > 0;\nselect 1;\n"
 
     in_transaction, (found,) = concurrent_indexes.split(text)

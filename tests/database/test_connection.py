@@ -1,4 +1,4 @@
-"""Connections: kept, handed to one user at a time, replaced when they break, and never telling a secret."""
+"""Connections are kept, lent to one caller at a time and replaced when lost; errors contain no secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.factories import together, wait_until
 
 @pytest.fixture
 def database(database_url):
-    """Give the way to the test's database, its connections closed afterwards."""
+    """Yield the `Database` of the test; close its connections afterwards."""
     with closing(Database(lambda: database_url, keep=2)) as database:
         yield database
 
@@ -40,7 +40,7 @@ def terminate(connection, *backends):
         )
 
 
-def test_a_connection_is_kept_for_the_next_user(database):
+def test_a_connection_is_kept_for_the_next_caller(database):
     with database.connection() as first:
         used = pid(first)
 
@@ -48,19 +48,19 @@ def test_a_connection_is_kept_for_the_next_user(database):
         assert pid(second) == used
 
 
-def test_two_users_at_once_have_two_connections(database):
+def test_concurrent_callers_have_separate_connections(database):
     with database.connection() as one, database.connection() as other:
         assert pid(one) != pid(other)
 
 
-def test_no_more_are_kept_than_it_says(database):
+def test_at_most_the_configured_number_of_connections_is_kept(database):
     with ExitStack() as stack:
         lent = [stack.enter_context(database.connection()) for _ in range(4)]
 
     assert sum(1 for connection in lent if not connection.closed) == 2
 
 
-def test_it_can_be_used_again_after_it_was_closed(database):
+def test_a_closed_database_can_be_used_again(database):
     with database.connection() as kept:
         pass
 
@@ -71,14 +71,14 @@ def test_it_can_be_used_again_after_it_was_closed(database):
         assert connection.execute("select 1").fetchone() == (1,)
 
 
-def test_a_connection_that_is_returned_after_the_close_is_closed(database):
+def test_a_connection_returned_after_the_close_is_closed(database):
     with database.connection() as late:
         database.close()
 
     assert late.closed
 
 
-def test_a_connection_that_ended_while_it_was_idle_is_replaced_without_an_error(database, connection):
+def test_a_connection_that_was_lost_while_idle_is_replaced_without_an_error(database, connection):
     with database.connection() as one, database.connection() as other:
         idle = pid(one), pid(other)
     terminate(connection, *idle)
@@ -87,7 +87,7 @@ def test_a_connection_that_ended_while_it_was_idle_is_replaced_without_an_error(
         assert replaced.execute("select 1").fetchone() == (1,)
 
 
-def test_a_connection_that_ends_while_it_is_used_is_our_own_error_and_is_not_kept(database, connection):
+def test_a_connection_lost_during_use_raises_database_unavailable_and_is_not_kept(database, connection):
     lent = []
 
     def use():
@@ -104,7 +104,7 @@ def test_a_connection_that_ends_while_it_is_used_is_our_own_error_and_is_not_kep
         assert replaced.execute("select 1").fetchone() == (1,)
 
 
-def test_a_statement_that_fails_keeps_the_connection(database):
+def test_a_connection_is_kept_after_a_failed_statement(database):
     with pytest.raises(psycopg.errors.DivisionByZero), database.connection() as used:
         used.execute("select 1 / 0")
 
@@ -112,14 +112,14 @@ def test_a_statement_that_fails_keeps_the_connection(database):
         assert kept is used
 
 
-def test_a_connection_is_never_kept_in_the_middle_of_a_transaction(database):
+def test_a_connection_with_an_open_transaction_is_closed(database):
     with database.connection(UNLIMITED) as used:
         used.execute("begin")
 
     assert used.closed
 
 
-def test_the_next_user_finds_rows_as_they_were_whatever_the_last_one_liked(database):
+def test_the_row_factory_of_one_caller_does_not_affect_the_next(database):
     with database.connection() as used:
         used.row_factory = dict_row
 
@@ -128,7 +128,7 @@ def test_the_next_user_finds_rows_as_they_were_whatever_the_last_one_liked(datab
         assert kept.execute("select 1").fetchone() == (1,)
 
 
-def test_a_child_of_a_fork_leaves_its_parents_connections_alone(database, monkeypatch):
+def test_a_forked_child_does_not_use_its_parents_connections(database, monkeypatch):
     with database.connection() as parents:
         pass
 
@@ -141,7 +141,7 @@ def test_a_child_of_a_fork_leaves_its_parents_connections_alone(database, monkey
     parents.close()
 
 
-def test_a_process_with_a_thousand_open_files_has_connections_like_any_other(database):
+def test_connections_work_in_a_process_with_a_thousand_open_files(database):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     try:
@@ -193,7 +193,7 @@ def test_a_refused_login_is_reported_without_names_or_secrets(database_url, chan
         Database(lambda: dsn).connect()
 
     assert str(refused.value) == f"the database cannot be reached: {reason}"
-    assert refused.value.__cause__ is None, "the driver's own words may hold the address"
+    assert refused.value.__cause__ is None, "the message of the driver may contain the address"
 
 
 def test_an_unreachable_server_is_reported(database_url):
@@ -206,7 +206,7 @@ def test_an_unreachable_server_is_reported(database_url):
 
 
 @pytest.mark.parametrize("dsn", ["postgresql://u:hunter2@127.0.0.1:notaport/d", "password=hunter2 nonsense", "hunter2"])
-def test_a_malformed_address_is_never_repeated(dsn):
+def test_the_error_for_a_malformed_database_url_does_not_contain_it(dsn):
     with pytest.raises(DatabaseUnavailable) as refused:
         Database(lambda: dsn).connect()
 
@@ -215,7 +215,7 @@ def test_a_malformed_address_is_never_repeated(dsn):
     assert refused.value.__suppress_context__
 
 
-def test_a_vanished_server_is_noticed_within_seconds_unless_the_address_says_otherwise(database_url):
+def test_a_lost_server_is_detected_within_seconds_unless_the_url_sets_other_timeouts(database_url):
     with closing(Database(lambda: database_url).connect()) as connection:
         assert connection.info.get_parameters()["connect_timeout"] == "5"
         assert connection.info.get_parameters()["tcp_user_timeout"] == "10000"
@@ -234,7 +234,7 @@ def test_an_aborted_connection_is_not_lent_again(database_url):
             assert second.execute("select 1").fetchone() == (1,)
 
 
-def test_a_connection_that_was_given_back_is_not_cut_off_under_its_next_borrower(database_url):
+def test_a_returned_connection_cannot_be_aborted_during_its_next_use(database_url):
     with closing(Database(lambda: database_url)) as database:
         with database.connection() as first, CancellableConnection(first) as loan:
             pass
@@ -245,7 +245,7 @@ def test_a_connection_that_was_given_back_is_not_cut_off_under_its_next_borrower
             assert second.execute("select 1").fetchone() == (1,)
 
 
-def test_another_threads_statement_can_be_ended(database_url, connection):
+def test_a_statement_of_another_thread_can_be_aborted(database_url, connection):
     asleep = "select from pg_stat_activity where query = 'select pg_sleep(30)' and state = 'active'"
     lent = []
 

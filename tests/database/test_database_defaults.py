@@ -1,4 +1,4 @@
-"""A database's or a role's own defaults change nothing about scheduling and ticks."""
+"""Defaults of a database or a role do not affect scheduling and ticks."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ ACTIONS, PROCESSES = 300, 3
 
 @pytest.fixture
 def a_project(database_url):
-    """Return a function that makes a project of handlers and settings on the test's database."""
+    """Return a function that creates a project with handlers and settings on the test's database."""
     with projects(database_url) as make:
         yield make
 
 
 @pytest.fixture
 def set_default(connection):
-    """Return a function that sets a default of the test's database, for sessions that begin afterwards."""
+    """Return a function that sets a default of the test's database for later sessions."""
 
     def set_default(name, value):
         statement = sql.SQL("alter database {} set {} to {}")
@@ -62,7 +62,9 @@ def test_instants_are_stored_claimed_and_read_with_any_date_style(a_project, set
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
-def test_statements_and_transactions_run_at_read_committed_whatever_the_default(database_url, set_default, isolation):
+def test_statements_and_transactions_run_at_read_committed_regardless_of_the_default(
+    database_url, set_default, isolation
+):
     set_default("default_transaction_isolation", isolation)
     with closing(Database(lambda: database_url)) as database, database.connection() as connection:
         alone = connection.execute("show transaction_isolation").fetchone()
@@ -73,7 +75,7 @@ def test_statements_and_transactions_run_at_read_committed_whatever_the_default(
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
-def test_racing_ticks_run_each_action_once_whatever_the_default_isolation(
+def test_concurrent_ticks_run_each_action_once_regardless_of_the_default_isolation(
     a_project, connection, set_default, isolation
 ):
     set_default("default_transaction_isolation", isolation)
@@ -105,7 +107,7 @@ def test_scheduling_joins_a_serializable_transaction_of_the_caller(a_project, co
         own.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
         own.execute("select count(*) from scheduled_actions")
         project.scheduler.schedule_action(NewAction(action_type="test:run", payload={"n": 1}), connection=own)
-        # A writer that the caller's snapshot does not see is no conflict: the two actions have nothing in common.
+        # A write that the caller's snapshot does not include is not a conflict, because the two actions are unrelated.
         project.scheduler.schedule_action(NewAction(action_type="test:run", payload={"n": 2}))
         project.scheduler.schedule_action(NewAction(action_type="test:run", payload={"n": 3}), connection=own)
         level = own.execute("show transaction_isolation").fetchone()
@@ -123,7 +125,7 @@ def test_a_failed_statement_leaves_no_transaction_behind(database_url):
         assert connection.execute("select %s::int", [7]).fetchone() == (7,)
 
 
-def test_every_statement_has_limits_that_end_with_it(database_url):
+def test_the_limits_of_a_statement_end_with_the_statement(database_url):
     limits = StatementLimits(lock_seconds=0.7, statement_seconds=9)
     asked = "select current_setting('lock_timeout'), current_setting('statement_timeout')"
     with closing(Database(lambda: database_url, limits=limits)) as database:
@@ -137,7 +139,7 @@ def test_every_statement_has_limits_that_end_with_it(database_url):
     assert (alone, within, after) == (("700ms", "9s"), ("700ms", "9s"), ("0", "0"))
 
 
-def test_a_statement_over_its_time_is_ended_by_the_server(database_url):
+def test_the_server_cancels_a_statement_that_exceeds_its_time_limit(database_url):
     limits = StatementLimits(statement_seconds=0.05)
     with closing(Database(lambda: database_url, limits=limits)) as database, database.connection() as connection:
         with pytest.raises(psycopg.errors.QueryCanceled):
@@ -146,7 +148,7 @@ def test_a_statement_over_its_time_is_ended_by_the_server(database_url):
         assert connection.execute("select 1").fetchone() == (1,)
 
 
-def test_a_transactional_handler_leaves_limits_isolation_and_date_style_as_they_were(a_project, set_default):
+def test_limits_isolation_and_date_style_are_restored_after_a_transactional_handler(a_project, set_default):
     set_default("datestyle", "German")
     set_default("default_transaction_isolation", "serializable")
 
@@ -169,7 +171,7 @@ def test_a_transactional_handler_leaves_limits_isolation_and_date_style_as_they_
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "serializable"])
-def test_the_sql_function_schedules_in_a_session_of_any_date_style_and_isolation(
+def test_the_sql_function_schedules_with_any_date_style_and_isolation(
     a_project, connection, set_default, database_url, isolation
 ):
     @action("test:run")
@@ -191,7 +193,7 @@ def test_the_sql_function_schedules_in_a_session_of_any_date_style_and_isolation
 
 
 @pytest.mark.parametrize("call", ["cancel_action", "skip_next"])
-def test_a_call_on_the_callers_connection_leaves_its_lock_timeout(a_project, connection, database_url, call):
+def test_a_call_on_the_callers_connection_does_not_change_its_lock_timeout(a_project, connection, database_url, call):
     @action("test:run")
     def handle(payload):
         pass

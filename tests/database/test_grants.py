@@ -1,4 +1,4 @@
-"""Roles with the rights of a scheduler or a reader: exactly what they need, for one team or for all."""
+"""Roles with the privileges of a scheduler or a reader have exactly these, for one team or for all teams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TARGET = '{"type": "order", "id": "7"}'
 
 @pytest.fixture
 def role(connection):
-    """Give the name of a role without any rights."""
+    """Yield the name of a role without any privileges."""
     name = f"app_{uuid4().hex[:12]}"
     connection.execute(sql.SQL("create role {} login password 'x'").format(sql.Identifier(name)))
     yield name
@@ -53,7 +53,7 @@ def rows(connection):
     return connection.execute("select action_type, team_id from scheduled_actions order by id").fetchall()
 
 
-def test_a_role_without_a_grant_can_schedule_nothing(connection, role, as_role):
+def test_a_role_without_a_grant_cannot_schedule(connection, role, as_role):
     with as_role() as own:
         assert "permission denied for table" in refused(own, "select * from schedule_action('test:run')")
 
@@ -98,7 +98,7 @@ STATEMENTS_ON_TABLES = [
 
 @pytest.mark.parametrize("kind", [RoleKind.SCHEDULER, RoleKind.READER])
 @pytest.mark.parametrize("team", [None, "blue"])
-def test_neither_reads_or_writes_the_tables(connection, role, as_role, kind, team):
+def test_neither_kind_of_role_can_read_or_write_the_tables(connection, role, as_role, kind, team):
     made = grant(connection, kind, role, team_id=team)
 
     with as_role(made.schema) as own:
@@ -116,7 +116,7 @@ def test_a_scheduler_cannot_read_and_a_reader_cannot_schedule(connection, role, 
         assert "permission denied for function" in refused(own, "select * from schedule_action('webhook:send')")
 
 
-def test_a_scheduler_of_a_team_acts_for_that_team_alone(connection, role, as_role):
+def test_a_scheduler_of_a_team_can_only_schedule_for_that_team(connection, role, as_role):
     made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
 
     assert made.schema == "scheduled_actions_team_blue"
@@ -165,7 +165,7 @@ CLOSED = {"action_type": "maintenance:prune"}
         {"action_type": "webhook:send", "payload": EVENT, "condition": {"wait": {}, "on_timeout": [CLOSED]}},
     ],
 )
-def test_a_scheduler_of_a_team_schedules_only_what_is_open_to_teams(connection, role, as_role, element):
+def test_a_scheduler_of_a_team_can_only_schedule_types_open_to_teams(connection, role, as_role, element):
     made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
     arguments = {
         name: element.get(name) for name in ("action_type", "payload", "condition", "on_success", "on_failure")
@@ -196,7 +196,9 @@ def test_a_scheduler_of_a_team_schedules_only_what_is_open_to_teams(connection, 
          "options": {"condition": {"wait": {}, "on_timeout": [CLOSED]}}},
     ],
 )  # fmt: skip
-def test_rows_become_no_action_that_a_scheduler_of_the_team_may_not_schedule(connection, role, as_role, rows):
+def test_for_each_rows_cannot_become_actions_that_a_scheduler_of_the_team_may_not_schedule(
+    connection, role, as_role, rows
+):
     made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
     connection.execute(
         "insert into scheduled_action_settings (name, value) values ('types_open_to_teams', '[\"for_each:run\"]')"
@@ -211,7 +213,7 @@ def test_rows_become_no_action_that_a_scheduler_of_the_team_may_not_schedule(con
     )
 
 
-def test_a_scheduler_of_a_team_delivers_to_endpoints_of_its_team_alone(connection, role, as_role):
+def test_a_scheduler_of_a_team_can_only_deliver_to_endpoints_of_that_team(connection, role, as_role):
     made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
     own, theirs, of_all = (
         connection.execute(
@@ -240,7 +242,7 @@ def test_a_scheduler_of_a_team_delivers_to_endpoints_of_its_team_alone(connectio
 
 
 @pytest.mark.parametrize("event", ["webhook:endpoint-disabled", "webhook:endpoint-failing"])
-def test_a_scheduler_of_a_team_emits_no_event_that_mails_the_operator(connection, role, as_role, event):
+def test_a_scheduler_of_a_team_cannot_emit_events_that_e_mail_the_operator(connection, role, as_role, event):
     made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
     element = {"action_type": "webhook:send", "payload": {**EVENT, "event": event}}
 
@@ -253,7 +255,7 @@ def test_a_scheduler_of_a_team_emits_no_event_that_mails_the_operator(connection
     assert all("payload.event" in one for one in told)
 
 
-def test_types_that_are_declared_open_can_be_scheduled_by_a_role_of_a_team(connection, role, as_role):
+def test_a_role_of_a_team_can_schedule_types_declared_open_to_teams(connection, role, as_role):
     made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
     connection.execute(
         "insert into scheduled_action_settings (name, value) values ('types_open_to_teams', '[\"invoice:send\"]')"
@@ -266,11 +268,11 @@ def test_types_that_are_declared_open_can_be_scheduled_by_a_role_of_a_team(conne
     assert rows(connection) == [("invoice:send", "blue")]
 
 
-def test_a_reader_sees_deliveries_wherever_the_tables_are(connection, role, as_role):
+def test_a_reader_can_read_deliveries_in_any_schema(connection, role, as_role):
     connection.execute("create schema work")
     connection.execute("set search_path = work")
     migrate.migrate(connection)
-    # Its response and its attempts are computed by functions of ours.
+    # Functions of the package compute the response and the attempts of a delivery.
     delivery = Jsonb({**EVENT, "endpoint": "crm"})
     failure = Jsonb([{"outcome": "failed", "attempt": 1, "error": 'endpoint "crm" answered 503: no'}])
     connection.execute("select schedule_action('webhook:send', %s)", [delivery])
@@ -297,7 +299,9 @@ def test_a_grant_finds_the_tables_behind_another_schema_of_the_search_path(conne
 
 
 @pytest.mark.parametrize("kind", RoleKind)
-def test_what_a_grant_puts_before_the_tables_hides_them_from_their_owner_alone(connection, role, as_role, kind):
+def test_an_access_schema_that_is_first_in_the_path_hides_the_tables_only_from_their_owner(
+    connection, role, as_role, kind
+):
     schema = grant(connection, kind, role).schema
 
     with as_role(f"{schema}, public") as own:
@@ -309,7 +313,7 @@ def test_what_a_grant_puts_before_the_tables_hides_them_from_their_owner_alone(c
 
 
 @pytest.mark.parametrize(("team", "seen"), [(None, {"blue", "red", None}), ("blue", {"blue"})])
-def test_a_reader_sees_rows_but_no_claim_token(connection, role, as_role, team, seen):
+def test_a_reader_can_read_rows_without_claim_tokens(connection, role, as_role, team, seen):
     for one in ("blue", "red", None):
         connection.execute("select schedule_action('webhook:send', %s, team_id => %s)", [Jsonb(EVENT), one])
         connection.execute("select report_fact(%s, 'paid', 'true', team_id => %s)", [TARGET, one])
@@ -328,7 +332,7 @@ def test_a_reader_sees_rows_but_no_claim_token(connection, role, as_role, team, 
     assert {"payload", "status", "result"} <= columns
 
 
-def test_rights_outlive_a_migration_that_changes_a_function(connection, role, as_role):
+def test_privileges_are_kept_when_a_migration_changes_a_function(connection, role, as_role):
     """The access schema contains the current function, and the role may still call it."""
     made = grant(connection, RoleKind.SCHEDULER, role)
     (definition,) = connection.execute("select pg_get_functiondef('report_fact'::regproc)").fetchone()
@@ -352,8 +356,8 @@ def test_a_foreign_schema_with_the_name_of_an_access_schema_is_refused(connectio
         grant(connection, RoleKind.SCHEDULER, role)
 
 
-def test_a_role_that_may_not_create_schemas_gets_a_remedy(connection, role, as_role):
-    """It owns the tables, but nothing lets it create in the database."""
+def test_the_error_for_a_role_that_may_not_create_schemas_has_a_remedy(connection, role, as_role):
+    """The role owns the tables, but may not create schemas in the database."""
     connection.execute("create schema work")
     connection.execute(sql.SQL("grant all on schema work to {}").format(sql.Identifier(role)))
 
@@ -363,12 +367,12 @@ def test_a_role_that_may_not_create_schemas_gets_a_remedy(connection, role, as_r
             grant(own, RoleKind.READER, role)
 
 
-def test_an_unknown_role_is_refused_by_name(connection):
+def test_the_error_for_an_unknown_role_names_the_role(connection):
     with pytest.raises(RequestError, match="role nobody_here does not exist: create it with"):
         grant(connection, RoleKind.SCHEDULER, "nobody_here")
 
 
-def test_only_the_owner_of_the_tables_grants(connection, role, as_role):
+def test_only_the_owner_of_the_tables_can_grant(connection, role, as_role):
     with as_role() as own, pytest.raises(RequestError, match=r"only .*, the owner of the tables, may"):
         grant(own, RoleKind.READER, role)
 
@@ -381,7 +385,7 @@ def test_only_the_owner_of_the_tables_grants(connection, role, as_role):
         ("b" * 41, "scheduled_actions_team_5ad3a4d5e1d3e7ff_"),
     ],
 )
-def test_every_team_has_a_schema_of_its_own(connection, role, team, schema):
+def test_every_team_has_a_separate_access_schema(connection, role, team, schema):
     made = grant(connection, RoleKind.SCHEDULER, role, team_id=team)
 
     assert len(made.schema) <= 63

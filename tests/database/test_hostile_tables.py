@@ -1,4 +1,4 @@
-"""Watched tables of another role: nothing that their owner defines runs with the rights of the owner of the actions."""
+"""Watched tables of another role: no code of their owner runs with the privileges of the actions' owner."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from scheduled_actions.operations.doctor.rules import Level, database as databas
 
 PASSWORD = "x"
 
-#: Everything in `shop` belongs to a role that the owner of the actions does not trust. Each piece of code notes as whom
-#: it ran; anybody may write the notes.
+#: Everything in `shop` belongs to a role that the actions' owner does not trust. Each function records the role as
+#: which it ran; all roles may write the records.
 SHOP = """
 create table shop.ran_as (name text);
 grant usage on schema shop to public;
@@ -41,7 +41,7 @@ grant trigger on shop.orders to public;
 
 @pytest.fixture
 def roles(connection):
-    """Give the names of two roles: the owner of the actions (schema `work`), and that of the schema `shop`."""
+    """Yield the names of two roles: the actions' owner (schema `work`) and the owner of the schema `shop`."""
     names = [f"{name}_{uuid4().hex[:12]}" for name in ("actions_owner", "shop_owner")]
     for name, schema in zip(names, ("work", "shop"), strict=True):
         _run(connection, "create role {} login password {}", sql.Identifier(name), sql.Literal(PASSWORD))
@@ -71,7 +71,7 @@ def as_role(database_url):
 
 @pytest.fixture
 def owner(roles, as_role):
-    """Give a connection of the owner of the actions, whose tables are in the schema `work`."""
+    """Yield a connection of the actions' owner, whose tables are in the schema `work`."""
     with as_role(roles[0], "work") as own:
         migrate.migrate(own)
         yield own
@@ -79,7 +79,7 @@ def owner(roles, as_role):
 
 @pytest.fixture
 def hostile(roles, as_role, owner):
-    """Give a connection of the owner of a watched table; its search path begins with its own schema."""
+    """Yield a connection of the owner of a watched table, whose search path begins with that role's schema."""
     with as_role(roles[1], "shop, work") as own:
         own.execute(SHOP)
         owner.execute("select scheduled_actions_watch('shop.orders', 'order')")
@@ -95,7 +95,7 @@ def records(owner):
     return [record for (record,) in rows]
 
 
-def test_a_cast_of_a_column_does_not_run_as_the_owner_of_the_actions(hostile, owner, roles):
+def test_a_cast_of_a_column_does_not_run_as_the_actions_owner(hostile, owner, roles):
     hostile.execute("insert into shop.orders (id, mood) values (1, 'fine')")
     hostile.execute("update shop.orders set mood = 'so \"so\"'")
     hostile.execute("delete from shop.orders")
@@ -104,7 +104,7 @@ def test_a_cast_of_a_column_does_not_run_as_the_owner_of_the_actions(hostile, ow
     assert [record["mood"] for record in records(owner)] == ["fine", 'so "so"', 'so "so"']
 
 
-def test_values_of_types_of_the_tables_owner_are_their_text(hostile, owner, roles):
+def test_values_of_types_of_the_tables_owner_become_text(hostile, owner, roles):
     hostile.execute(
         "insert into shop.orders values"
         " (1, 5, null, array['so \"so\"', null]::shop.mood[], row(7, 'fine'), 3, 'r'),"
@@ -112,7 +112,7 @@ def test_values_of_types_of_the_tables_owner_are_their_text(hostile, owner, role
     )
 
     first, second = records(owner)
-    # A list stays a list, and a domain is what it is based on: neither runs code of its owner.
+    # An array remains a list, and a domain becomes its base type; no code of the types' owner runs.
     assert first == {
         "id": 1, "n": 5, "mood": None, "moods": ['so "so"', None], "pair": "(7,fine)", "quantity": 3, "r": "r"
     }  # fmt: skip
@@ -120,7 +120,7 @@ def test_values_of_types_of_the_tables_owner_are_their_text(hostile, owner, role
     assert roles[0] not in ran_as(hostile)
 
 
-def test_values_of_the_owners_own_types_are_converted_to_json(owner, roles):
+def test_values_of_types_of_the_actions_owner_become_json(owner, roles):
     owner.execute("create type work.colour as enum ('red')")
     owner.execute("create type work.point3 as (x int, colours work.colour[])")
     owner.execute("create table work.things (id int primary key, at work.point3, spans int4range, notes jsonb)")
@@ -131,8 +131,8 @@ def test_values_of_the_owners_own_types_are_converted_to_json(owner, roles):
     assert records(owner) == [{"id": 1, "at": {"x": 2, "colours": ["red"]}, "spans": "[1,3)", "notes": {"a": [1]}}]
 
 
-def test_a_column_whose_type_changed_behind_an_old_snapshot_runs_no_code_either(hostile, owner, roles, as_role):
-    """The catalog as the transaction sees it says `integer`; the row that is written has the hostile type."""
+def test_a_column_type_changed_after_an_old_snapshot_runs_no_code(hostile, owner, roles, as_role):
+    """In the transaction's snapshot of the catalog, the type is `integer`; the written row has the hostile type."""
     with as_role(roles[1], "shop, work") as other:
         hostile.execute("begin isolation level repeatable read")
         hostile.execute("select count(*) from pg_attribute")
@@ -144,7 +144,7 @@ def test_a_column_whose_type_changed_behind_an_old_snapshot_runs_no_code_either(
     assert [record["n"] for record in records(owner)] == ["fine"]
 
 
-def test_a_type_that_is_added_between_two_rows_runs_no_code(hostile, owner, roles):
+def test_a_type_added_between_two_rows_runs_no_code(hostile, owner, roles):
     hostile.execute("alter type shop.pair add attribute other shop.mood")
     hostile.execute("insert into shop.orders (id, pair) values (1, row(1, null, 'fine'))")
 
@@ -152,8 +152,8 @@ def test_a_type_that_is_added_between_two_rows_runs_no_code(hostile, owner, role
     assert [record["pair"] for record in records(owner)] == ["(1,,fine)"]
 
 
-def test_functions_and_operators_of_a_schema_before_ours_are_not_used(hostile, owner, roles):
-    """The owner itself, or a trigger in its session, calls our functions under a search path that begins elsewhere."""
+def test_functions_and_operators_of_an_earlier_schema_are_not_used(hostile, owner, roles):
+    """The owner, or a trigger in its session, calls functions of the package with another schema first in the path."""
     hostile.execute(
         "create function shop.scheduled_actions_refuse(problem text) returns boolean language plpgsql"
         " as $$ begin perform shop.note(); return true; end $$"
@@ -176,7 +176,7 @@ def test_functions_and_operators_of_a_schema_before_ours_are_not_used(hostile, o
     assert owner.execute("select target_type from work.scheduled_actions order by id limit 1").fetchone() == ("order",)
 
 
-def test_triggers_of_our_tables_are_not_diverted_by_the_search_path_of_who_writes(hostile, owner, roles):
+def test_the_writers_search_path_does_not_affect_the_triggers_of_the_packages_tables(hostile, owner, roles):
     hostile.execute(
         "create function shop.scheduled_actions_now() returns timestamptz language plpgsql"
         " as $$ begin perform shop.note(); return now(); end $$"
@@ -189,8 +189,8 @@ def test_triggers_of_our_tables_are_not_diverted_by_the_search_path_of_who_write
     assert ran_as(hostile) == set()
 
 
-def test_no_entry_point_is_without_a_fixed_search_path(connection):
-    """Triggers, functions with their owner's rights, those of views, and what callers of any path call by name."""
+def test_every_entry_point_has_a_fixed_search_path(connection):
+    """Entry points: triggers, `security definer` functions, functions of views, and public functions."""
     open_ones = connection.execute(
         """
         select p.oid::regprocedure::text
@@ -206,7 +206,7 @@ def test_no_entry_point_is_without_a_fixed_search_path(connection):
     assert open_ones == []
 
 
-def test_a_function_that_a_later_migration_replaces_gets_its_search_path_back(connection):
+def test_a_function_replaced_by_a_later_migration_gets_its_search_path_again(connection):
     def settings():
         return connection.execute(
             "select proconfig from pg_proc where proname = 'scheduled_actions_wake_after'"
@@ -223,7 +223,7 @@ def test_a_function_that_a_later_migration_replaces_gets_its_search_path_back(co
     assert (replaced, settings()) == (None, ["search_path=public, pg_temp"])
 
 
-def test_the_doctor_warns_where_others_may_create_in_our_schema(owner, roles, connection):
+def test_the_doctor_warns_if_other_roles_may_create_in_the_packages_schema(owner, roles, connection):
     closed = database_rules.schema(*diagnosis.sql.run_one(owner, "doctor_schema"))
     _run(connection, "grant create on schema work to {}, public", sql.Identifier(roles[1]))
 

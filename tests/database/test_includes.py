@@ -1,4 +1,4 @@
-"""What statements share is written once, and expanded when a statement is read."""
+"""Text that several statements share is in one file, and is included when a statement is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def feature(monkeypatch, tmp_path):
     return write
 
 
-def test_an_include_takes_the_place_of_its_line(feature):
+def test_an_include_line_is_replaced_with_the_included_text(feature):
     sql = feature(
         **{
             "item_columns.inc": "-- The columns of an item `i`.\ni.id, i.name,\ni.price\n",
@@ -37,7 +37,7 @@ def test_an_include_takes_the_place_of_its_line(feature):
     )
 
 
-def test_placeholders_of_an_include_are_those_of_the_statement(feature, connection):
+def test_an_include_can_use_the_parameters_of_the_statement(feature, connection):
     sql = feature(
         **{
             "filters.inc": "-- The filters.\nand i.price < %(most)s\nand i.name like 'a%%'\n",
@@ -51,20 +51,20 @@ def test_placeholders_of_an_include_are_those_of_the_statement(feature, connecti
     assert sql.run(connection, "count_items", {"most": 5}).fetchone() == (1,)
 
 
-def test_any_other_comment_stays_a_comment(feature):
+def test_other_comments_are_unchanged(feature):
     text = "-- What it is.\nselect 1 -- include: shop/item_columns\n-- includes: nothing\n"
 
     assert feature(one=text).text("one") == text
 
 
-def test_an_include_that_is_not_there_is_an_error(feature):
+def test_a_missing_include_is_an_error(feature):
     sql = feature(get_item="-- One item.\nselect\n  -- include: shop/item_columns\nfrom items i\n")
 
     with pytest.raises(FileNotFoundError, match="item_columns"):
         sql.text("get_item")
 
 
-def test_the_columns_of_an_action_are_an_include(connection):
+def test_the_columns_of_an_action_can_be_included(connection):
     text = statements.expand("select\n  -- include: actions/action_columns,\n  1 as one\nfrom scheduled_actions a")
 
     names = [column.name for column in connection.execute(text).description]

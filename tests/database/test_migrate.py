@@ -32,24 +32,24 @@ TABLES = {
 }
 
 
-#: The definition of the clock itself, the milliseconds of ids, and how long a key is waited for.
+#: The definition of the clock, the milliseconds of ids, and the wait for a key.
 NOT_THE_CLOCK = (
     "'select statement_timestamp()'",
     "ticks bigint :=",
     "wait_until",
-    # How long a statement has waited; and the pace of deliveries, which receivers feel in real time.
+    # The wait of a statement; and the rate limit of deliveries, which applies in real time.
     "+ (clock_timestamp() - statement_timestamp())",
     "clock_timestamp() operator(pg_catalog.-) pg_catalog.statement_timestamp()",
     "now constant timestamptz := clock_timestamp()",
     "next_at - clock_timestamp()",
 )
-#: The doctor's questions are about the server itself: what its clock shows, since when its sessions stand still.
+#: The doctor checks the server itself: its clock, and how long its sessions have been idle.
 ABOUT_THE_SERVER = "doctor_"
 
 
 @pytest.fixture
 def empty_url(postgres_server, admin):
-    """Give the address of a database without any tables."""
+    """Yield the connection string of a database without tables."""
     name = f"empty_{uuid4().hex}"
     admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     yield make_conninfo(postgres_server.dsn, dbname=name)
@@ -58,7 +58,7 @@ def empty_url(postgres_server, admin):
 
 @pytest.fixture
 def empty(empty_url):
-    """Give a connection to it."""
+    """Yield a connection to the database without tables."""
     with psycopg.connect(empty_url, autocommit=True) as connection:
         yield connection
 
@@ -74,7 +74,7 @@ def tables(connection):
 
 @pytest.fixture
 def schema_files(monkeypatch, tmp_path):
-    """Give a copy of the schema's files, which the test may change, as the one that `migrate` reads."""
+    """Yield a copy of the schema's files, which `migrate` reads and the test may change."""
     for name in ("MIGRATIONS", "FUNCTIONS"):
         folder = shutil.copytree(getattr(versions, name), tmp_path / name.lower())
         monkeypatch.setattr(versions, name, folder)
@@ -89,11 +89,11 @@ def add_migration(schema_files, text):
 
 
 def applied(connection):
-    """Return the number of the newest migration that the database has; 0: none."""
+    """Return the number of the newest migration applied to the database; 0 if there is none."""
     return versions.read(connection).applied
 
 
-def test_an_empty_database_is_brought_up_to_the_code(empty):
+def test_an_empty_database_is_migrated_to_the_current_schema(empty):
     schema = versions.read_files()
     assert applied(empty) == 0
     reported = []
@@ -113,20 +113,20 @@ def test_an_empty_database_is_brought_up_to_the_code(empty):
     }
 
 
-def test_what_is_up_to_date_is_left_alone(connection):
+def test_an_up_to_date_database_is_not_changed(connection):
     assert migrate.migrate(connection) == []
 
 
-def test_two_that_migrate_at_once_do_it_once(empty_url, empty):
+def test_concurrent_migrations_are_applied_once(empty_url, empty):
     done = together(empty_url, 4, lambda own, _: migrate.migrate(own))
 
-    # The first process applies a migration; the others find it applied.
+    # One process applies a migration; the other processes find it applied.
     names = [name for one in done for name in one]
     assert len(names) == len(set(names))
     assert applied(empty) == versions.read_files().latest
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(empty):
+def test_a_failed_migration_is_rolled_back(empty):
     empty.execute("create table scheduled_action_ticks ()")
 
     with pytest.raises(psycopg.errors.DuplicateTable):
@@ -149,7 +149,7 @@ def test_the_search_path_decides_the_schema(empty):
 
 @pytest.fixture
 def behind(connection):
-    """Give a connection whose search path names another schema before the one of the tables."""
+    """Yield a connection whose search path has another schema before the schema of the tables."""
     connection.execute('alter schema public rename to "Our tables"')
     connection.execute("create schema app")
     connection.execute('set search_path = app, "Our tables"')
@@ -172,7 +172,7 @@ def test_tables_behind_another_schema_of_the_search_path_are_up_to_date(behind):
     assert functions_of(behind, "app") == set()
 
 
-def test_tables_behind_another_schema_of_the_search_path_are_brought_up_to_date(behind, schema_files):
+def test_tables_behind_another_schema_of_the_search_path_are_migrated(behind, schema_files):
     add_migration(
         schema_files,
         "create table scheduled_action_shades (shade text);\n"
@@ -180,7 +180,7 @@ def test_tables_behind_another_schema_of_the_search_path_are_brought_up_to_date(
     )
     path = schema_files / "functions" / "scheduled_actions_dedup_window.sql"
     path.write_text(path.read_text(encoding="utf-8").replace("      5);", "      6);"), encoding="utf-8")
-    # Names of ours that stand first in the path, but are another's.
+    # Objects with names of the package, in an earlier schema of the search path.
     behind.execute("create table app.shades (shade text)")
     behind.execute("create index scheduled_action_shades_shade on app.shades (shade)")
     behind.execute("drop function report_fact")
@@ -198,7 +198,7 @@ def test_tables_behind_another_schema_of_the_search_path_are_brought_up_to_date(
     assert behind.execute("show search_path").fetchone() == ('app, "Our tables"',)
 
 
-def test_an_index_is_dropped_in_the_schema_of_the_tables_alone(behind, schema_files):
+def test_an_index_is_dropped_only_in_the_schema_of_the_tables(behind, schema_files):
     behind.execute("create table app.shades (shade text)")
     behind.execute("create index scheduled_actions_by_creator on app.shades (shade)")
     behind.execute("create index scheduled_actions_by_creator on scheduled_actions (created_by)")
@@ -227,7 +227,7 @@ def test_an_index_is_dropped_in_the_schema_of_the_tables_alone(behind, schema_fi
         ),
     ],
 )
-def test_what_hides_tables_and_functions_in_the_search_path_is_named(behind, schema_files, statement, hiding):
+def test_the_error_names_objects_that_hide_tables_and_functions(behind, schema_files, statement, hiding):
     behind.execute(statement)
     name = add_migration(
         schema_files, "create index concurrently scheduled_actions_by_creator on scheduled_actions (created_by);"
@@ -246,14 +246,14 @@ def test_what_hides_tables_and_functions_in_the_search_path_is_named(behind, sch
     assert migrate.migrate(behind) == [name, "index scheduled_actions_by_creator"]
 
 
-def test_an_own_function_with_other_arguments_hides_nothing(behind):
+def test_a_function_of_the_project_with_other_arguments_hides_no_function(behind):
     behind.execute("create function app.schedule_action(customer integer) returns integer language sql as 'select 1'")
 
     assert migrate.migrate(behind) == []
 
 
-def test_an_index_is_built_on_our_table_alone(behind):
-    """Also where another table hid it after the look at the search path."""
+def test_an_index_is_built_only_on_the_packages_table(behind):
+    """Also if another table hides it after the search path was checked."""
     behind.execute("create table app.scheduled_actions (created_by text)")
     (wanted,) = concurrent_indexes.split(
         "create index concurrently scheduled_actions_by_creator on scheduled_actions (created_by);"
@@ -280,12 +280,12 @@ def test_a_database_in_another_encoding_is_refused(postgres_server, admin):
         admin.execute(sql.SQL("drop database {}").format(sql.Identifier(name)))
 
 
-# -- what the migrations bring -----------------------------------------------------------------------------------------
+# -- the migrated schema ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["the server's own", "ours"])
 def uuid7(request, connection):
-    """Return a function that makes ids; `ours` is the one that servers before 18 get."""
+    """Return a function that generates ids; `ours` is used on servers before PostgreSQL 18."""
     if request.param == "ours":
         text = (versions.FUNCTIONS / "scheduled_actions_uuid7.sql").read_text(encoding="utf-8")
         begin = text.index("create or replace function scheduled_actions_uuid7()", text.index("uuidv7()"))
@@ -303,7 +303,7 @@ def uuid7(request, connection):
     return make
 
 
-def test_ids_are_of_version_7_and_ascend_with_time(uuid7):
+def test_ids_have_version_7_and_ascend_with_time(uuid7):
     made = uuid7(2000)
 
     for action_id, now in made:
@@ -311,11 +311,11 @@ def test_ids_are_of_version_7_and_ascend_with_time(uuid7):
         assert abs((action_id.int >> 80) / 1000 - now.timestamp()) < 5
     ids = [action_id for action_id, _ in made]
     assert len(set(ids)) == len(ids)
-    # Ours tells quarters of a microsecond apart, no more; two in one may stand either way.
+    # The package's function distinguishes quarters of a microsecond; ids within one may be in any order.
     assert sum(1 for one, next_one in pairwise(ids) if one > next_one) < len(ids) * 0.01
 
 
-def test_actions_are_listed_in_the_order_they_were_made(connection):
+def test_actions_are_listed_in_the_order_of_their_creation(connection):
     made = [connection.execute("select id from schedule_action('test:run')").fetchone()[0] for _ in range(50)]
 
     assert made == sorted(made)
@@ -333,14 +333,14 @@ def test_actions_are_listed_in_the_order_they_were_made(connection):
         ("history", "'5'"),
     ],
 )
-def test_the_table_takes_no_row_that_could_not_be(connection, columns, values):
+def test_the_table_refuses_inconsistent_rows(connection, columns, values):
     with pytest.raises(psycopg.errors.CheckViolation):
         connection.execute(
             f"insert into scheduled_actions (action_type, scheduled_at, {columns}) values ('a:b', now(), {values})"
         )
 
 
-def test_all_statements_go_by_the_one_clock_that_tests_can_move():
+def test_all_statements_use_the_clock_that_tests_can_set():
     package = Path(scheduled_actions.__file__).parent
 
     for path in [*versions.MIGRATIONS.glob("*.sql"), *versions.FUNCTIONS.glob("*.sql"), *package.rglob("sql/*.sql")]:
@@ -355,8 +355,8 @@ def test_all_statements_go_by_the_one_clock_that_tests_can_move():
 # -- the files ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_table_and_column_says_what_it_holds(empty):
-    """The comment is above the column."""
+def test_every_table_and_column_has_a_comment(empty):
+    """The comment is in the line above the column."""
     migrate.migrate(empty)
     text = "\n".join(one.text for one in versions.read_files().migrations)
     columns = empty.execute(
@@ -370,16 +370,16 @@ def test_every_table_and_column_says_what_it_holds(empty):
         assert uncommented & {column for of, column in columns if of == table} == set(), table
 
 
-def test_a_file_holds_the_function_that_it_is_named_for():
+def test_a_file_contains_the_function_of_its_name():
     for function in versions.read_files().functions:
         assert function.text.startswith("-- "), function.name
-        # It is applied again when it has changed: "or replace".
+        # A changed function is applied again, which needs "or replace".
         defined = set(re.findall(r"^ *(create .*\bfunction) (\w+)\(", function.text, re.MULTILINE))
         assert defined == {("create or replace function", function.name)}
 
 
 def test_the_bodies_of_all_functions_are_valid(connection):
-    """`migrate` does not check them, so that it may apply them in any order."""
+    """`migrate` does not check bodies, so that it can apply the functions in any order."""
     connection.execute("set check_function_bodies = on")
 
     for function in versions.read_files().functions:
@@ -389,7 +389,7 @@ def test_the_bodies_of_all_functions_are_valid(connection):
 # -- functions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_function_whose_file_has_changed_is_applied_again_and_no_other(connection, schema_files):
+def test_only_functions_whose_files_have_changed_are_applied_again(connection, schema_files):
     path = schema_files / "functions" / "scheduled_actions_dedup_window.sql"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("      5);", "      6);"), encoding="utf-8")
@@ -406,14 +406,14 @@ def test_a_function_whose_file_has_changed_is_applied_again_and_no_other(connect
 @pytest.mark.parametrize(
     ("before", "after", "answer"),
     [
-        # Another list of types is another function for the server; another answer, or name, cannot replace it.
+        # Other argument types make another function; another result or other argument names cannot replace it.
         ("(action_type text)", "(action_type text, fallback integer default 7)", 7),
         ("returns double precision", "returns integer", 5),
         ("(action_type text)", "(type_name text)", 5),
     ],
     ids=["types", "answer", "names"],
 )
-def test_a_changed_signature_leaves_no_old_overload(connection, schema_files, before, after, answer):
+def test_a_changed_signature_replaces_the_old_one(connection, schema_files, before, after, answer):
     path = schema_files / "functions" / "scheduled_actions_dedup_window.sql"
     text = path.read_text(encoding="utf-8").replace("scheduled_actions_dedup_window.action_type", "$1")
     path.write_text(text.replace(before, after).replace("      5);", f"      {answer});"), encoding="utf-8")
@@ -426,7 +426,7 @@ def test_a_changed_signature_leaves_no_old_overload(connection, schema_files, be
     assert connection.execute("select scheduled_actions_dedup_window('test:run')").fetchone() == (answer,)
 
 
-def test_a_changed_function_keeps_its_search_path_and_stays_closed_to_others(connection, schema_files):
+def test_a_changed_function_keeps_its_search_path_and_its_privileges(connection, schema_files):
     path = schema_files / "functions" / "scheduled_actions_emit_changes.sql"
     path.write_text(path.read_text(encoding="utf-8") + "-- changed\n", encoding="utf-8")
     settings = (
@@ -440,14 +440,14 @@ def test_a_changed_function_keeps_its_search_path_and_stays_closed_to_others(con
     assert connection.execute(settings).fetchone() == before == (True, ["search_path=public, pg_temp"], False)
 
 
-def test_a_function_that_is_missing_is_created(connection):
+def test_a_missing_function_is_created(connection):
     connection.execute("drop function report_fact")
 
     assert migrate.migrate(connection) == ["function report_fact"]
 
 
-def test_a_migration_has_the_functions_that_it_calls(connection, schema_files):
-    """Also those that they call, in their present version."""
+def test_functions_are_applied_before_the_migration_that_calls_them(connection, schema_files):
+    """This includes the functions that these call, in their current version."""
     connection.execute("select schedule_action('test:run')")
     (schema_files / "functions" / "scheduled_actions_shade.sql").write_text(
         "-- Returns a shade.\ncreate or replace function scheduled_actions_shade(id uuid) returns text\n"
@@ -477,7 +477,7 @@ def test_a_migration_has_the_functions_that_it_calls(connection, schema_files):
 
 @pytest.fixture
 def webhook_status_with_a_fallback(schema_files):
-    """Give the copy of the schema's files, in which `webhook_status` has a second argument."""
+    """Return the copy of the schema's files, in which `webhook_status` has a second argument."""
     path = schema_files / "functions" / "webhook_status.sql"
     text = path.read_text(encoding="utf-8").replace("(result jsonb)", "(result jsonb, fallback integer default 0)")
     path.write_text(text.replace("::integer end", "::integer else fallback end"), encoding="utf-8")
@@ -501,14 +501,16 @@ def overloads(connection, name):
 
 
 def answered(connection):
-    """Return the status of a delivery that completed without one."""
+    """Return the response status of a delivery that completed without one."""
     connection.execute("select schedule_action('webhook:send', '{\"endpoint\": \"crm\"}')")
     connection.execute("update scheduled_actions set status = 'completed', completed_at = now(), result = '{}'")
     return connection.execute("select response_status from webhook_deliveries").fetchone()[0]
 
 
 @pytest.mark.parametrize("replacing", ["drop view webhook_deliveries;\ncreate view", "create or replace view"])
-def test_a_migration_replaces_what_uses_a_changed_signature(connection, webhook_status_with_a_fallback, replacing):
+def test_a_migration_can_replace_the_users_of_a_changed_signature(
+    connection, webhook_status_with_a_fallback, replacing
+):
     name = add_migration(webhook_status_with_a_fallback, view_text().replace("create view", replacing))
 
     done = migrate.migrate(connection)
@@ -519,8 +521,8 @@ def test_a_migration_replaces_what_uses_a_changed_signature(connection, webhook_
     assert migrate.migrate(connection) == []
 
 
-def test_a_migration_replaces_what_uses_a_changed_answer(connection, schema_files):
-    """The server can replace neither the function nor the column; the view goes, and comes back."""
+def test_a_migration_can_replace_the_users_of_a_changed_result(connection, schema_files):
+    """The server can replace neither the function nor the column, so the view is dropped and created again."""
     path = schema_files / "functions" / "webhook_status.sql"
     path.write_text(path.read_text(encoding="utf-8").replace("integer", "bigint"), encoding="utf-8")
     add_migration(schema_files, f"drop view webhook_deliveries;\n{view_text()}")
@@ -531,10 +533,10 @@ def test_a_migration_replaces_what_uses_a_changed_answer(connection, schema_file
     assert connection.execute("select pg_typeof(webhook_status('{}'))::text").fetchone() == ("bigint",)
 
 
-def test_what_uses_a_changed_signature_may_be_replaced_by_a_later_migration_than_the_first_that_calls_it(
+def test_a_later_migration_than_the_first_that_calls_a_function_can_replace_the_users_of_its_old_signature(
     connection, webhook_status_with_a_fallback
 ):
-    """Who skips a release has both at once."""
+    """A project that skips a release applies both migrations in one run."""
     add_migration(
         webhook_status_with_a_fallback, "update scheduled_actions set error_message = webhook_status(result)::text;"
     )
@@ -545,7 +547,7 @@ def test_what_uses_a_changed_signature_may_be_replaced_by_a_later_migration_than
     assert overloads(connection, "webhook_status") == ["webhook_status(jsonb,integer)"]
 
 
-def test_what_still_uses_an_earlier_signature_is_named(connection, webhook_status_with_a_fallback):
+def test_the_error_names_the_users_of_an_earlier_signature(connection, webhook_status_with_a_fallback):
     connection.execute("create view own_report as select webhook_status(result) from scheduled_actions")
     add_migration(webhook_status_with_a_fallback, view_text().replace("create view", "create or replace view"))
 
@@ -560,7 +562,7 @@ def test_what_still_uses_an_earlier_signature_is_named(connection, webhook_statu
     assert overloads(connection, "webhook_status") == ["webhook_status(jsonb,integer)"]
 
 
-def test_an_answer_that_changes_again_while_the_first_is_still_used_is_named(connection, schema_files):
+def test_the_error_names_the_users_of_a_result_that_has_changed_twice(connection, schema_files):
     path = schema_files / "functions" / "webhook_status.sql"
     text, view = path.read_text(encoding="utf-8"), f"drop view webhook_deliveries;\n{view_text()}"
     connection.execute("create view own_report as select webhook_status(result) from scheduled_actions")
@@ -578,7 +580,7 @@ def test_an_answer_that_changes_again_while_the_first_is_still_used_is_named(con
     assert connection.execute("select pg_typeof(webhook_status('{}'))::text").fetchone() == ("numeric",)
 
 
-def test_the_doctor_names_what_still_uses_an_earlier_signature(connection, webhook_status_with_a_fallback):
+def test_the_doctor_names_the_users_of_an_earlier_signature(connection, webhook_status_with_a_fallback):
     before = database_rules.functions_in_use(doctor.functions_in_use(connection))
     connection.execute("create view own_report as select webhook_status(result) from scheduled_actions")
     connection.execute("create table statuses (status integer default webhook_status('{}'))")
@@ -599,7 +601,7 @@ def test_the_doctor_names_what_still_uses_an_earlier_signature(connection, webho
     assert database_rules.functions_in_use(doctor.functions_in_use(connection)) == before
 
 
-def test_functions_of_a_later_release_are_not_taken_for_earlier_ones(later, shade):
+def test_functions_of_a_later_release_are_not_reported_as_removed(later, shade):
     shade.unlink()
     later.execute(
         "create trigger shades before insert on scheduled_actions for each row"
@@ -611,7 +613,7 @@ def test_functions_of_a_later_release_are_not_taken_for_earlier_ones(later, shad
 
 @pytest.fixture
 def shade(connection, schema_files):
-    """Give the file of a function that the database has, too."""
+    """Return the file of a function that is also in the database."""
     path = schema_files / "functions" / "scheduled_actions_shade.sql"
     path.write_text(
         "-- Returns the row.\ncreate or replace function scheduled_actions_shade() returns trigger\n"
@@ -637,14 +639,14 @@ def test_a_function_without_a_file_is_dropped(connection, shade):
     assert migrate.migrate(connection) == []
 
 
-def test_a_function_of_the_project_is_left_alone(connection):
+def test_a_function_of_the_project_is_not_dropped(connection):
     connection.execute("create function scheduled_actions_of_mine() returns integer language sql as 'select 1'")
 
     assert migrate.migrate(connection) == []
     assert overloads(connection, "scheduled_actions_of_mine") == ["scheduled_actions_of_mine()"]
 
 
-def test_a_function_of_the_project_with_one_of_our_names_is_refused_and_kept(empty):
+def test_a_function_of_the_project_with_the_name_of_a_package_function_is_reported_and_kept(empty):
     empty.execute("create function schedule_action(text) returns integer language sql as 'select 1'")
 
     with pytest.raises(migrate.FunctionTaken, match=r"schedule_action\(text\)"):
@@ -654,7 +656,9 @@ def test_a_function_of_the_project_with_one_of_our_names_is_refused_and_kept(emp
     assert empty.execute("select schedule_action('mine')").fetchone() == (1,)
 
 
-def test_a_function_of_the_project_with_the_name_of_a_new_one_is_refused_and_kept(connection, schema_files):
+def test_a_function_of_the_project_with_the_name_of_a_new_package_function_is_reported_and_kept(
+    connection, schema_files
+):
     connection.execute("create function scheduled_actions_shade() returns integer language sql as 'select 1'")
     (schema_files / "functions" / "scheduled_actions_shade.sql").write_text(
         "-- Returns two.\ncreate or replace function scheduled_actions_shade() returns integer\n"
@@ -667,7 +671,7 @@ def test_a_function_of_the_project_with_the_name_of_a_new_one_is_refused_and_kep
     assert connection.execute("select scheduled_actions_shade()").fetchone() == (1,)
 
 
-def test_a_function_without_a_file_that_is_still_used_is_named_and_kept(connection, shade):
+def test_a_function_without_a_file_that_is_still_used_is_reported_and_kept(connection, shade):
     shade.unlink()
     connection.execute(
         "create trigger shades before insert on scheduled_actions for each row"
@@ -692,7 +696,7 @@ def test_a_function_without_a_file_that_is_still_used_is_named_and_kept(connecti
 
 @pytest.fixture
 def later(connection, shade, schema_files):
-    """Give the connection to a database of a later release: with another function, and without an index."""
+    """Return a connection to a database of a later release, with another function and without an index."""
     index = "scheduled_actions_by_creator"
     add_migration(schema_files, f"create index concurrently {index} on scheduled_actions (created_by);")
     migrate.migrate(connection)
@@ -705,8 +709,8 @@ def later(connection, shade, schema_files):
     return connection
 
 
-def test_nothing_is_changed_in_a_database_of_a_later_release(later, shade, schema_files):
-    """An older one migrates once more, at its restart."""
+def test_a_database_of_a_later_release_is_not_changed(later, shade, schema_files):
+    """An older release runs `migrate` again when it restarts."""
     path = schema_files / "functions" / "scheduled_actions_dedup_window.sql"
     path.write_text(path.read_text(encoding="utf-8").replace("      5);", "      6);"), encoding="utf-8")
     shade.unlink()
@@ -718,16 +722,16 @@ def test_nothing_is_changed_in_a_database_of_a_later_release(later, shade, schem
     assert later.execute(catalog).fetchall() == before
 
 
-def test_the_doctor_asks_for_no_index_of_a_database_of_a_later_release(later):
+def test_the_doctor_reports_no_missing_index_in_a_database_of_a_later_release(later):
     assert migrate.unfinished_indexes(later) == []
 
 
-# -- what cannot be migrated, and what is interrupted ------------------------------------------------------------------
+# -- unreleased builds and interruptions -------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def unreleased(empty):
-    """Give a database as an older build made it: with a table, a row, and records without checksums."""
+    """Return a connection to a database of an older build: a table, a row, and records without checksums."""
     empty.execute(
         "create table scheduled_actions (id uuid primary key default gen_random_uuid(), action_type text);"
         "create table scheduled_action_migrations ("
@@ -739,7 +743,7 @@ def unreleased(empty):
 
 
 def contents(connection):
-    """Return all tables, functions, and rows of an older build."""
+    """Return all tables, functions and rows of an older build."""
     functions = connection.execute(
         "select oid::regprocedure::text from pg_proc where pronamespace = current_schema()::regnamespace order by 1"
     ).fetchall()
@@ -747,7 +751,7 @@ def contents(connection):
     return tables(connection), functions, rows
 
 
-def test_a_database_of_a_build_that_was_never_released_is_refused_and_untouched(unreleased):
+def test_a_database_of_an_unreleased_build_is_refused_and_not_changed(unreleased):
     before = contents(unreleased)
 
     with pytest.raises(SchemaUnreleased, match="created by an unreleased build") as caught:
@@ -764,11 +768,11 @@ def test_a_database_of_a_build_that_was_never_released_is_refused_and_untouched(
         assert hint in str(caught.value)
 
 
-def test_a_baseline_that_was_edited_since_is_another_build(connection, schema_files):
+def test_a_database_with_an_earlier_version_of_the_baseline_is_refused(connection, schema_files):
     path = schema_files / "migrations" / "0001_baseline_actions.sql"
     text = path.read_text(encoding="utf-8")
 
-    path.write_text(f"-- A comment is no change.\n{text}", encoding="utf-8")
+    path.write_text(f"-- A comment does not count as a change.\n{text}", encoding="utf-8")
     assert migrate.migrate(connection) == []
 
     path.write_text(f"{text}\nalter table scheduled_actions add column shade text;\n", encoding="utf-8")
@@ -776,7 +780,7 @@ def test_a_baseline_that_was_edited_since_is_another_build(connection, schema_fi
         migrate.migrate(connection)
 
 
-def test_a_statement_that_fails_there_says_so(unreleased, empty_url):
+def test_a_statement_that_fails_in_a_database_of_an_unreleased_build_reports_the_build(unreleased, empty_url):
     with (
         closing(Database(lambda: empty_url)) as database,
         pytest.raises(SchemaUnreleased, match="unreleased build"),
@@ -785,7 +789,7 @@ def test_a_statement_that_fails_there_says_so(unreleased, empty_url):
         connection.execute("select waiting from scheduled_actions")
 
 
-def test_a_statement_that_fails_for_an_older_function_says_to_migrate(connection, database_url):
+def test_a_statement_that_fails_because_of_an_older_function_reports_the_outdated_schema(connection, database_url):
     connection.execute("drop function report_fact")
 
     with (
@@ -797,8 +801,8 @@ def test_a_statement_that_fails_for_an_older_function_says_to_migrate(connection
 
 
 @pytest.mark.parametrize("step", range(len(versions.read_files().migrations) + 1))
-def test_a_migrate_that_is_interrupted_is_repeated(empty, monkeypatch, step):
-    """At each migration, and at the functions after them."""
+def test_an_interrupted_migration_is_completed_by_the_next_run(empty, monkeypatch, step):
+    """The interruption comes at each migration, and at the functions after the migrations."""
     names = [one.name for one in versions.read_files().migrations]
 
     class Interrupted(Exception):

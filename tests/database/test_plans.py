@@ -1,4 +1,4 @@
-"""What reads a table of any size goes by an index, whatever it is asked for; the plans say so."""
+"""Statements that read large tables use an index with any filter; their query plans are checked."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _GIVEN = {
     "a lock group": {"lock_group": "rare"},
     "a time": {"due_from": datetime(2020, 1, 1, tzinfo=UTC), "due_to": datetime(2020, 1, 2, tzinfo=UTC)},
     "a text": {"q": "needle"},
-    "what a bulk cancel takes": {"statuses": ["pending"], "unlocked_for_seconds": 120},
-    "what a bulk retry takes": {"statuses": ["failed", "cancelled", "skipped"], "action_type": "rare:run"},
+    "the filter of a bulk cancellation": {"statuses": ["pending"], "unlocked_for_seconds": 120},
+    "the filter of a bulk retry": {"statuses": ["failed", "cancelled", "skipped"], "action_type": "rare:run"},
 }
-_BY_AN_INDEX = {"Index Scan", "Index Only Scan", "Bitmap Heap Scan"}
-_A_WALK = {"after_priority": None, "after_at": None, "after_id": None, "excluded": [], "wanted": 100, "window": 500}
+_INDEX_SCANS = {"Index Scan", "Index Only Scan", "Bitmap Heap Scan"}
+_SCAN_START = {"after_priority": None, "after_at": None, "after_id": None, "excluded": [], "wanted": 100, "window": 500}
 _READINGS = {
     "scan_actions": {f"with {name}": _FILTERS | given for name, given in _GIVEN.items()},
     "search_actions": {
@@ -45,7 +45,7 @@ _READINGS = {
     "count_team": {"": {"team_id": "team-1", "statuses": _ALL, "most": 500, "overdue_seconds": 300}},
     "due_actions": {"": {"most": 500, "overdue_seconds": 300}},
     "count_due": {"": {}},
-    "find_others": {"": _A_WALK | {"left_out": ["team-1"]}},
+    "find_others": {"": _SCAN_START | {"left_out": ["team-1"]}},
     "retry_action": {"": {"id": _AN_ID, "team_id": None, "by": None}},
     "run_now": {"": {"id": _AN_ID, "team_id": None, "by": None}},
 }
@@ -53,7 +53,7 @@ _READINGS = {
 
 @pytest.fixture(scope="module")
 def filled(shared_connection):
-    """Give a connection to a database whose large tables no test of this module changes."""
+    """Return a connection to a database with large tables, which no test of this module changes."""
     fill(shared_connection)
     fill_deliveries(shared_connection)
     fill_deadlines(shared_connection)
@@ -62,7 +62,7 @@ def filled(shared_connection):
 
 
 def fill(connection):
-    """Leave twenty thousand actions in the table, of which the planner knows everything."""
+    """Insert twenty thousand actions, and update the planner's statistics."""
     connection.execute(
         "insert into scheduled_actions (action_type, status, team_id, lock_group, scheduled_at, completed_at)"
         " select 'test:run', s.status, 'team-' || n % 10, case when n % 5 = 0 then 'g-' || n % 50 end,"
@@ -84,7 +84,7 @@ def scanned(plan, found=None):
     return found
 
 
-def test_what_the_management_reads_goes_by_an_index_whatever_it_is_asked_for(filled):
+def test_every_reading_statement_of_the_api_uses_an_index_with_any_filter(filled):
     ways = {
         f"{name} {case}".strip(): scanned(
             filled.execute("explain (format json) " + statement(name), parameters).fetchone()[0][0]["Plan"]
@@ -94,11 +94,11 @@ def test_what_the_management_reads_goes_by_an_index_whatever_it_is_asked_for(fil
     }
 
     assert all(ways.values()), "each reads the table"
-    assert {name: used for name, used in ways.items() if not set(used) <= _BY_AN_INDEX} == {}
+    assert {name: used for name, used in ways.items() if not set(used) <= _INDEX_SCANS} == {}
 
 
 def fill_waits(connection):
-    """Leave twenty thousand waits in the table, all of them due for a check."""
+    """Insert twenty thousand waits, all of them due for a check."""
     connection.execute(
         "insert into scheduled_action_waits (topic, action_id, checked_at)"
         " select gen_random_uuid(), a.id, '2020-01-01' from scheduled_actions a"
@@ -106,24 +106,24 @@ def fill_waits(connection):
     connection.execute("vacuum (analyze) scheduled_action_waits")
 
 
-def test_pruning_waits_reads_no_more_than_its_limit_of_waits_and_actions(connection):
+def test_pruning_waits_reads_a_limited_number_of_waits_and_actions(connection):
     fill(connection)
     fill_waits(connection)
 
-    plan = carried_out(connection, "prune_waits", {"limit": 100})
+    plan = plan_of(connection, "prune_waits", {"limit": 100})
 
     assert loops(plan, "scheduled_actions_pkey") == 100
     assert rows_read(plan) <= 1000
 
 
-def carried_out(connection, name, parameters):
-    """Carry a statement out; return its plan, with what each node has read."""
+def plan_of(connection, name, parameters):
+    """Run a statement; return its plan with the number of rows that each node has read."""
     ((plan,),) = connection.execute("explain (analyze, format json) " + statement(name), parameters).fetchone()
     return plan["Plan"]
 
 
 def rows_read(plan):
-    """Return how many rows the scans of a plan have read, those that a filter left out included."""
+    """Return the number of rows that the scans of a plan have read, including rows removed by filters."""
     own = 0
     if "Scan" in plan["Node Type"] and "Relation Name" in plan:
         own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
@@ -131,10 +131,10 @@ def rows_read(plan):
 
 
 @pytest.mark.parametrize(("status", "looked_up"), [("completed", 0), ("failed", 1)])
-def test_of_a_status_that_many_have_none_is_looked_up(filled, status, looked_up):
+def test_only_actions_of_a_rare_status_are_looked_up_by_id(filled, status, looked_up):
     parameters = _FILTERS | {"statuses": [status], "candidate_limit": 500}
 
-    plan = carried_out(filled, "search_actions", parameters)
+    plan = plan_of(filled, "search_actions", parameters)
 
     assert loops(plan, "scheduled_actions_pkey") == looked_up
 
@@ -155,13 +155,13 @@ def fill_deliveries(connection):
 def test_a_page_of_deliveries_reads_no_other_actions_and_a_bounded_number_of_deliveries(filled, given):
     parameters = dict.fromkeys(["status", "endpoint", "event", "team_id", "before"]) | given
 
-    plan = carried_out(filled, "find_deliveries", parameters | {"limit": 101, "examined": 1000})
+    plan = plan_of(filled, "find_deliveries", parameters | {"limit": 101, "examined": 1000})
 
     assert loops(plan, "scheduled_actions_deliveries") >= 1
     assert rows_read(plan) <= 2100
 
 
-def test_deliveries_of_a_rare_filter_are_found_page_after_page_each_of_which_looks_at_few(connection):
+def test_deliveries_of_a_rare_filter_are_found_in_pages_that_each_examine_few_deliveries(connection):
     connection.execute(
         "insert into scheduled_actions (action_type, payload, scheduled_at) select 'webhook:send',"
         " jsonb_build_object('endpoint', case when n % 100 = 50 then 'rare' else 'busy' end, 'event', 'a:b'), now()"
@@ -184,7 +184,7 @@ _FACT_FILTERS = dict.fromkeys(["team_id", "target_type", "target_id", "name", "b
 
 
 def fill_deadlines(connection):
-    """Leave twenty thousand deadlines in the table, of which all but some are of one team, and are completed."""
+    """Insert twenty thousand deadlines, nearly all of them completed and of one team."""
     connection.execute(
         "insert into scheduled_action_deadlines (name, team_id, target_type, target_id, status, due_at, closed_at)"
         " select 'n-' || n, 'big', 'licence', n::text, s.status, now() + n * interval '1 minute',"
@@ -213,25 +213,25 @@ def fill_deadlines(connection):
     ],
     ids=str,
 )
-def test_a_list_of_deadlines_reads_few_of_the_others_whatever_it_is_asked_for(filled, given):
-    plan = carried_out(filled, "list_deadlines", _DEADLINE_FILTERS | given)
+def test_a_list_of_deadlines_reads_few_other_deadlines_with_any_filter(filled, given):
+    plan = plan_of(filled, "list_deadlines", _DEADLINE_FILTERS | given)
 
     assert rows_read(plan) <= 500
 
 
 @pytest.mark.parametrize("team_id", ["small", None])
-def test_the_nearest_deadlines_of_a_small_team_are_found_behind_those_of_a_large_one(filled, team_id):
+def test_the_next_deadlines_of_a_small_team_are_found_without_scanning_those_of_a_large_team(filled, team_id):
     parameters = {"team_id": team_id, "within_seconds": 86400 * 30, "limit": 10}
 
     found = filled.execute(statement("near_deadlines"), parameters).fetchall()
-    plan = carried_out(filled, "near_deadlines", parameters)
+    plan = plan_of(filled, "near_deadlines", parameters)
 
     assert [row[2] for row in found] == (["rare"] if team_id else ["licence"] * 10)
     assert rows_read(plan) <= 50
 
 
 def fill_facts(connection):
-    """Leave twenty thousand facts in the table, nearly all of one team and about things of one type."""
+    """Insert twenty thousand facts, nearly all of one team and about targets of one type."""
     connection.execute(
         "insert into scheduled_action_facts (team_id, target_type, target_id, name, value)"
         " select 'big', 'order', n::text, 'state', '1' from generate_series(1, 20000) n"
@@ -249,13 +249,13 @@ def fill_facts(connection):
     [{}, {"team_id": "small"}, {"target_type": "rare", "target_id": "1"}, {"name": "rare"}, {"team_id": ""}],
     ids=str,
 )
-def test_a_list_of_facts_reads_few_of_the_others_whatever_it_is_asked_for(filled, given):
-    plan = carried_out(filled, "list_facts", _FACT_FILTERS | given)
+def test_a_list_of_facts_reads_few_other_facts_with_any_filter(filled, given):
+    plan = plan_of(filled, "list_facts", _FACT_FILTERS | given)
 
     assert rows_read(plan) <= 500
 
 
-def test_what_waits_for_an_endpoint_is_found_without_a_look_at_what_waits_for_others(connection):
+def test_the_pending_deliveries_of_an_endpoint_are_counted_without_scanning_those_of_others(connection):
     connection.execute(
         "insert into scheduled_actions (action_type, payload, scheduled_at)"
         " select 'webhook:send', jsonb_build_object('endpoint', case when n % 1000 = 0 then 'quiet' else 'busy' end),"
@@ -265,7 +265,7 @@ def test_what_waits_for_an_endpoint_is_found_without_a_look_at_what_waits_for_ot
     parameters = {"endpoints": ["quiet", "busy", "none"], "most": 1000, "concurrency": 8}
 
     found = connection.execute(statement("endpoint_queues"), parameters).fetchall()
-    plan = carried_out(connection, "endpoint_queues", parameters)
+    plan = plan_of(connection, "endpoint_queues", parameters)
 
     assert sorted((row[0], row[3], row[-1]) for row in found) == [
         ("busy", 1000, False), ("none", 0, True), ("quiet", 20, True),
@@ -274,6 +274,6 @@ def test_what_waits_for_an_endpoint_is_found_without_a_look_at_what_waits_for_ot
 
 
 def loops(plan, index):
-    """Return how often the nodes of a plan that go by an index were asked."""
+    """Return how often the nodes of a plan that use an index were executed."""
     own = plan["Actual Loops"] if plan.get("Index Name") == index else 0
     return own + sum(loops(below, index) for below in plan.get("Plans", ()))

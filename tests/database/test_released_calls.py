@@ -1,4 +1,4 @@
-"""The public calls of each release work on the present schema."""
+"""The public SQL calls of each release work on the current schema."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_every_documented_function_has_a_released_call():
     assert {name for name in documented if not any(f"{name}(" in call for call in CALLS)} == set()
 
 
-def test_every_argument_is_given_by_name_in_a_released_call(connection):
-    """So that none can be removed or renamed, whatever its position."""
+def test_every_argument_is_passed_by_name_in_a_released_call(connection):
+    """So that no argument can be removed or renamed, regardless of its position."""
     arguments = connection.execute(
         "select proname, unnest(proargnames[:pronargs]) from pg_proc"
         " where pronamespace = 'public'::regnamespace and proname = any (%s)",

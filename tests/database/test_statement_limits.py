@@ -1,4 +1,4 @@
-"""Statements that the server ends for their time, and names that it does not know: neither is a lost connection."""
+"""A statement over its time limit or with an unknown name is not reported as a lost connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.factories import insert, projects, row
 
 @pytest.fixture
 def a_project(database_url):
-    """Return a function that makes a project with one handler that completes."""
+    """Return a function that creates a project with one handler, which completes."""
 
     @action("test:run")
     def run(payload: dict):
@@ -41,7 +41,7 @@ create trigger sleeps before update on scheduled_actions for each row
 """
 
 
-def test_an_outcome_that_takes_too_long_to_write_is_written_later_and_the_others_at_once(a_project, connection):
+def test_an_outcome_that_cannot_be_written_in_time_is_written_later_without_delaying_others(a_project, connection):
     connection.execute(SLEEPS)
     project = a_project(statement_timeout_seconds=1)
     slow = insert(connection, payload={"slow": 1})
@@ -55,7 +55,7 @@ def test_an_outcome_that_takes_too_long_to_write_is_written_later_and_the_others
     assert row(connection, slow)["attempts"] == 1
 
 
-def test_a_claim_that_takes_too_long_is_reported_and_not_repeated_to_the_end_of_the_tick(a_project, connection):
+def test_a_claim_that_exceeds_its_time_limit_is_reported_and_not_repeated(a_project, connection):
     connection.execute(SLEEPS.replace("old.status = 'processing'", "new.status = 'processing'"))
     project = a_project(statement_timeout_seconds=1)
     insert(connection, payload={"slow": 1})
@@ -68,12 +68,12 @@ def test_a_claim_that_takes_too_long_is_reported_and_not_repeated_to_the_end_of_
 
 
 @pytest.mark.parametrize("statement", ["select nothing from scheduled_actions", "select nothing()", "table nothing"])
-def test_a_name_that_is_unknown_does_not_mean_that_the_tables_are_missing(a_project, statement):
+def test_an_unknown_name_is_not_reported_as_a_missing_table(a_project, statement):
     with pytest.raises(psycopg.ProgrammingError), a_project().database.connection() as connection:
         connection.execute(statement)
 
 
-def test_an_older_schema_is_reported_by_its_number(a_project, monkeypatch, tmp_path):
+def test_an_older_schema_is_reported_with_its_number(a_project, monkeypatch, tmp_path):
     number = versions.read_files().latest
     monkeypatch.setattr(versions, "MIGRATIONS", shutil.copytree(versions.MIGRATIONS, tmp_path / "migrations"))
     (tmp_path / "migrations" / f"{number + 1:04}_more.sql").touch()

@@ -1,4 +1,4 @@
-"""Arrays as parameters say what lists would."""
+"""Parameters formatted as array literals have the same values as lists."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _MOMENTS = [
         (statements.texts, [], "text"),
     ],
 )
-def test_what_is_written_is_read_as_it_was(connection, write, values, kind):
+def test_formatted_arrays_are_read_back_unchanged(connection, write, values, kind):
     (read,) = connection.execute(f"select %s::{kind}[]", [write(values)]).fetchone()
 
     assert read == values
 
 
-def test_any_iterable_will_do(connection):
+def test_any_iterable_is_accepted(connection):
     (read,) = connection.execute("select %s::uuid[]", [statements.uuids(one for one in _SOME)]).fetchone()
 
     assert read == _SOME

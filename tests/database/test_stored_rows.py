@@ -1,4 +1,4 @@
-"""What the tables refuse."""
+"""Invalid values that the constraints of the tables refuse."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 SCHEDULES, DEADLINES = "scheduled_action_schedules", "scheduled_action_deadlines"
 ENDPOINTS, STATES, TICKS = "webhook_endpoints", "webhook_endpoint_states", "scheduled_action_ticks"
-#: A row that each table takes.
+#: A valid row of each table.
 ROWS = {
     SCHEDULES: "(action_type, recurrence, kind, anchor_at) values ('test:run', 'daily', 'interval', now())",
     DEADLINES: "(target_type, target_id, due_at) values ('licence', '42', now() + interval '1 day')",
@@ -62,7 +62,7 @@ REFUSED = [
 
 
 def hold(connection, table, column, value):
-    """Insert a row that holds a value."""
+    """Insert a row with a value in a column."""
     connection.execute(f"insert into {table} {ROWS[table]}")
     connection.execute(f"update {table} set {column} = %s where ctid = (select max(ctid) from {table})", [value])
 

@@ -81,7 +81,7 @@ class ActionLocked(StateConflict):
     """The action is overdue, or due within `edit_lock_seconds`; operators can override the lock with `force`."""
 
     message = (
-        "action {action_id} is locked: it cannot be changed from {edit_lock_seconds} seconds (edit_lock_seconds) "
+        "action {action_id} is locked: it cannot be changed later than {edit_lock_seconds} seconds (edit_lock_seconds) "
         "before its due time"
     )
     action_id: object

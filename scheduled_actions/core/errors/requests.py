@@ -256,7 +256,7 @@ class UnknownDelivery(_NotFound):
 class UnknownTable(RequestError):
     """The search path finds no table of that name."""
 
-    message = 'no table is called {table:text}; write its name as in SQL: schema.table, or "Table" with capital letters'
+    message = 'no table is called {table:text}; write the name as in SQL: schema.table, or "Table" if it has capitals'
     table: str
 
 
