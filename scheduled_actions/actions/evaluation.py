@@ -78,7 +78,9 @@ def evaluate(claimed: Sequence[Claimed], do: Do) -> dict[UUID, AttemptResult | P
             given = _input(waiters[one.id], one, snapshot)
             decision = decide(plan, given, progress)
             held = (
-                PendingCheck(plan, given, progress) if decision.next_step is NextStep.CHECK else held_of(plan, decision)
+                PendingCheck(plan, given, progress)
+                if decision.next_step is NextStep.CHECK
+                else outcome_of(plan, decision)
             )
             if held is not None:
                 found[one.id] = held
@@ -158,10 +160,10 @@ def run_checks(
         results[check] = run(check, claimed)
     if decision.next_step is not NextStep.WAIT and pending.plan.is_waiting:
         do(lambda connection: waits.end(connection, [claimed.id]))
-    return held_of(pending.plan, decision)
+    return outcome_of(pending.plan, decision)
 
 
-def held_of(plan: WaitPlan, decision: Decision) -> AttemptResult | None:
+def outcome_of(plan: WaitPlan, decision: Decision) -> AttemptResult | None:
     """Return the outcome to write for a decision; None for `RUN` and `CHECK`, which write none."""
     match decision.next_step:
         case NextStep.RUN | NextStep.CHECK:

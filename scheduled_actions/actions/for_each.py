@@ -32,7 +32,7 @@ def check_options(options: object, *, name: str = "options") -> None:
     """Check that the options are arguments of `schedule_action` that can apply to every row.
 
     Raises:
-        InvalidArgument: An option is unknown, or is the type, the payload or the team, which have fields of their own.
+        InvalidArgument: An option is unknown, or is the type, the payload or the team, which have separate fields.
     """
     if not isinstance(options, dict) or not options.keys() <= _OPTIONS:
         raise InvalidArgument(

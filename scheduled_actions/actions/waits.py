@@ -71,7 +71,7 @@ class WaitSettlement:
 
 
 def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
-    """Store what these actions wait for, so that changes wake them.
+    """Store the waits of these actions, so that changes wake the actions.
 
     Call it outside any transaction and before the data is read; otherwise a change in between could be missed.
     """
@@ -112,7 +112,7 @@ def read_snapshot(connection: Connection, waiters: Sequence[Waiter]) -> Snapshot
     columns = [texts(column) for column in zip(*keys, strict=True)] if keys else ["{}"] * 4
     row = sql.run_one(
         connection,
-        "look_at_conditions",
+        "read_condition_inputs",
         {
             **dict(zip(("teams", "target_types", "target_ids", "names"), columns, strict=True)),
             "prefixed": PREFIXED_MOST + 1,

@@ -65,6 +65,6 @@ class RejectedPings:
     def _write(self, refused: dict[str, Any]) -> None:
         try:
             with self._database.connection() as connection:
-                sql.run(connection, "note_refusals", refused)
+                sql.run(connection, "store_rejected_pings", refused)
         except (psycopg.Error, ScheduledActionsError) as error:
             log.warning("ping.rejections_not_stored error=%s", type(error).__name__)

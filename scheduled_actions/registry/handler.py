@@ -84,7 +84,7 @@ def action(
             the rule and arguments of `schedule_recurring_action` (`{"rule": "daily", "timezone": "Europe/Berlin"}`).
             Literals only.
         transactional: `context.connection` commits together with the settlement, or not at all. Not for `async def`.
-        open_to_teams: Tokens bound to a team may schedule this type over HTTP, with payloads of their own. Other
+        open_to_teams: Tokens bound to a team may schedule this type over HTTP, with any valid payload. Other
             tokens, application code and SQL may schedule every type for every team.
 
     Raises:

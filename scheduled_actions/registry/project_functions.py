@@ -116,7 +116,7 @@ class ProjectFunctions:
     def _call(self, key: str, *arguments: Any) -> Any:  # noqa: ANN401 - the caller checks what it returns
         function = self._loaded.get(key)
         if function is None:
-            # The import runs on the same thread, with a limit of its own.
+            # The import runs on the same thread, with its own limit.
             function = self._calls.call(key, self._load, key, timeout_seconds=IMPORT_SECONDS)
         return self._calls.call(key, function, *arguments)
 

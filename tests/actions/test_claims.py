@@ -74,7 +74,7 @@ def test_an_action_that_is_not_due_is_not_claimed_regardless_of_its_priority(con
     assert row(connection, later)["status"] == "pending"
 
 
-def test_the_databases_clock_decides_what_is_due(connection):
+def test_the_database_clock_decides_which_actions_are_due(connection):
     later = insert(connection, scheduled_at=database_now(connection) + timedelta(minutes=59))
     assert claim(connection)[0] == []
 

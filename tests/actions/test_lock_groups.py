@@ -44,14 +44,14 @@ def settle(connection, *outcomes, tick=None):
     return settling.settle(connection, tick or a_tick(connection), outcomes, running=None).statuses
 
 
-def members(connection, count, group="g", **columns):
+def insert_members(connection, count, group="g", **columns):
     """Insert members of a group, each due one second after the previous member."""
     first = database_now(connection) - timedelta(minutes=5)
     return [insert(connection, lock_group=group, scheduled_at=first + n * SECOND, **columns) for n in range(count)]
 
 
 def test_eight_claimers_run_each_group_one_action_at_a_time_and_oldest_first(database_url, connection):
-    groups = {f"g{n}": members(connection, 12, f"g{n}") for n in range(6)}
+    groups = {f"g{n}": insert_members(connection, 12, f"g{n}") for n in range(6)}
     settled = len(groups) * 12
 
     def drain(own, _):
@@ -83,8 +83,8 @@ def test_eight_claimers_run_each_group_one_action_at_a_time_and_oldest_first(dat
 
 
 def test_one_member_of_each_group_is_claimed_and_holds_it(connection):
-    first, _ = members(connection, 2, "one")
-    (other,) = members(connection, 1, "two")
+    first, _ = insert_members(connection, 2, "one")
+    (other,) = insert_members(connection, 1, "two")
 
     claimed = claimed_ids(connection)
 
@@ -93,21 +93,21 @@ def test_one_member_of_each_group_is_claimed_and_holds_it(connection):
 
 
 def test_no_member_is_claimed_while_another_one_runs(connection):
-    members(connection, 3)
+    insert_members(connection, 3)
     claimed_ids(connection)
 
     assert claimed_ids(connection) == []
 
 
 def test_groups_with_the_same_name_in_different_teams_are_independent(connection):
-    inserted = [members(connection, 1, team_id=team)[0] for team in (None, "a", "b")]
+    inserted = [insert_members(connection, 1, team_id=team)[0] for team in (None, "a", "b")]
 
     assert claimed_ids(connection) == inserted
 
 
 @pytest.mark.parametrize("limit", [1, 2])
 def test_a_claim_of_limited_size_holds_only_the_groups_of_claimed_actions(connection, limit):
-    inserted = [members(connection, 1, f"g{n}")[0] for n in range(4)]
+    inserted = [insert_members(connection, 1, f"g{n}")[0] for n in range(4)]
 
     claimed = claimed_ids(connection, wanted=limit)
 
@@ -116,7 +116,7 @@ def test_a_claim_of_limited_size_holds_only_the_groups_of_claimed_actions(connec
 
 
 def test_priority_comes_before_age_within_a_group(connection):
-    old = members(connection, 1)[0]
+    old = insert_members(connection, 1)[0]
     urgent = insert(connection, lock_group="g", priority=-1)
     (claimed,), _ = claim(connection)
     assert claimed.id == urgent
@@ -128,7 +128,7 @@ def test_priority_comes_before_age_within_a_group(connection):
 
 def test_the_scan_continues_after_the_last_row_and_reaches_groups_behind_a_large_one(connection):
     """A scan window is four times the wanted number; the large group fills several windows."""
-    large_group = members(connection, 30, "large")
+    large_group = insert_members(connection, 30, "large")
     other = insert(connection, lock_group="other", scheduled_at=database_now(connection) - SECOND)
     tick, position, scanned = a_tick(connection), claims.START, []
 
@@ -144,7 +144,7 @@ def test_the_scan_continues_after_the_last_row_and_reaches_groups_behind_a_large
 
 def test_the_oldest_member_is_claimed_when_it_is_behind_the_scan_position(connection):
     """The oldest member became due after the scan had passed its position."""
-    inserted = members(connection, 3)
+    inserted = insert_members(connection, 3)
     (first,), position = claim(connection, wanted=1)
     settle(connection, an_outcome(first, status=Status.PENDING, delay=timedelta(0), charge=0))
     connection.execute("update scheduled_actions set scheduled_at = '-infinity' where id = %s", [inserted[0]])
@@ -156,7 +156,7 @@ def test_the_oldest_member_is_claimed_when_it_is_behind_the_scan_position(connec
 
 
 def test_a_group_whose_oldest_member_is_locked_waits(database_url, connection):
-    oldest, _ = members(connection, 2)
+    oldest, _ = insert_members(connection, 2)
     connection.execute("set lock_timeout = '1s'")
 
     with psycopg.connect(database_url) as editor:
@@ -168,7 +168,7 @@ def test_a_group_whose_oldest_member_is_locked_waits(database_url, connection):
 
 
 def test_eight_claimers_of_two_groups_claim_each_member_once(database_url, connection):
-    first, second = members(connection, 1, "a")[0], members(connection, 1, "b")[0]
+    first, second = insert_members(connection, 1, "a")[0], insert_members(connection, 1, "b")[0]
     groups = ["a", "b"]
 
     def take(own, _):
@@ -192,7 +192,7 @@ def test_eight_claimers_of_two_groups_claim_each_member_once(database_url, conne
     ],
 )
 def test_settling_frees_the_group_for_the_next_member(connection, settlement):
-    _, second = members(connection, 2)
+    _, second = insert_members(connection, 2)
     (claimed,), _ = claim(connection)
 
     settle(connection, an_outcome(claimed, **settlement))
@@ -201,7 +201,7 @@ def test_settling_frees_the_group_for_the_next_member(connection, settlement):
 
 
 def test_a_late_settlement_does_not_free_the_hold_of_another_action(connection):
-    members(connection, 2)
+    insert_members(connection, 2)
     (stale,), _ = claim(connection)
     connection.execute("delete from scheduled_action_holds")
     connection.execute("update scheduled_actions set status = 'pending', claim_token = null, lease_expires_at = null")
@@ -215,7 +215,7 @@ def test_a_late_settlement_does_not_free_the_hold_of_another_action(connection):
 
 def blocked(connection):
     """Let a blocking member wait a minute for its retry; return it and the next member of the group."""
-    blocking, following = members(connection, 2, lock_group_blocks=True)
+    blocking, following = insert_members(connection, 2, lock_group_blocks=True)
     (claimed,), _ = claim(connection)
     assert claimed.id == blocking
     settle(connection, an_outcome(claimed, status=Status.PENDING, delay=timedelta(minutes=1), hold="keep"))
@@ -274,7 +274,7 @@ def test_a_kept_hold_of_an_excluded_type_is_not_claimed(connection):
 
 
 def test_a_timed_out_member_holds_its_group_until_its_handler_returns(connection):
-    late, following = members(connection, 2)
+    late, following = insert_members(connection, 2)
     tick = a_tick(connection)
     (claimed,), _ = claim(connection, tick=tick)
     settle(
@@ -290,7 +290,7 @@ def test_a_timed_out_member_holds_its_group_until_its_handler_returns(connection
 
 
 def test_a_timed_out_member_holds_its_group_no_longer_than_its_lease(connection):
-    _, following = members(connection, 2)
+    _, following = insert_members(connection, 2)
     tick = a_tick(connection, lease_seconds=70)
     (claimed,), _ = claim(connection, tick=tick)
     settle(
@@ -310,7 +310,7 @@ def test_a_timed_out_member_holds_its_group_no_longer_than_its_lease(connection)
 
 @pytest.mark.parametrize("end", ["returns", "lease"])
 def test_a_timed_out_blocking_member_holds_its_group_until_its_retry(connection, end):
-    late, following = members(connection, 2, lock_group_blocks=True)
+    late, following = insert_members(connection, 2, lock_group_blocks=True)
     tick = a_tick(connection, lease_seconds=70)
     (claimed,), _ = claim(connection, tick=tick)
     settle(
@@ -333,7 +333,7 @@ def test_a_timed_out_blocking_member_holds_its_group_until_its_retry(connection,
 
 
 def test_a_hold_without_an_action_is_freed_after_a_minute(connection):
-    first, second = members(connection, 2)
+    first, second = insert_members(connection, 2)
     claimed_ids(connection)
     connection.execute("delete from scheduled_actions where id = %s", [first])
     settling.free_stale_holds(connection)
@@ -346,7 +346,7 @@ def test_a_hold_without_an_action_is_freed_after_a_minute(connection):
 
 
 def test_the_hold_of_a_running_action_is_never_stale(connection):
-    members(connection, 2)
+    insert_members(connection, 2)
     (claimed,), _ = claim(connection)
 
     move_clock(connection, timedelta(days=1))
@@ -376,7 +376,7 @@ def test_an_open_transaction_that_frees_a_hold_does_not_block_claims(database_ur
 
 
 def test_a_claim_waits_for_an_uncommitted_hold_and_respects_it(database_url, connection):
-    first, _ = members(connection, 2)
+    first, _ = insert_members(connection, 2)
 
     with psycopg.connect(database_url) as taking:
         taking.execute(

@@ -19,7 +19,7 @@ SMALL = SearchBounds(count_limit=4, scan_size=5, candidate_limit=3, batch_size=2
 
 @action("test:run")
 def run(payload):
-    """Take any object."""
+    """Accept any payload."""
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ UNKNOWN = "0197a000-0000-7000-8000-00000000dead"
 
 @pytest.fixture
 def project(database_url):
-    """Return a project whose `test:run` completes and whose `test:refuse` fails finally."""
+    """Return a project whose `test:run` completes and whose `test:refuse` fails permanently."""
 
     @action("test:run")
     def run(payload: dict):

@@ -37,7 +37,7 @@ class Welcome(BaseModel):
 
 @action("test:run")
 def run(payload):
-    """Take any object."""
+    """Accept any payload."""
 
 
 @action("test:welcome", dedup_window=30)

@@ -47,8 +47,8 @@ announced as (
   where t.id = %(tick_id)s
     and t.announcement <= %(announcement)s
     and (t.lease_expires_at > scheduled_actions_now() or %(running)s::uuid[] = '{}')
-  returning true as stands
+  returning true as is_valid
 )
 select
   case when (select count(*) from completed) < cardinality(%(ids)s::uuid[]) then array(select c.id from completed c) end as ids,
-  coalesce((select n.stands from announced n), false) as announced
+  coalesce((select n.is_valid from announced n), false) as announced

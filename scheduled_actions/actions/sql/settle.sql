@@ -65,7 +65,7 @@ announced as (
   where t.id = %(tick_id)s
     and t.announcement <= %(announcement)s
     and (t.lease_expires_at > scheduled_actions_now() or %(running)s::uuid[] = '{}')
-  returning true as stands
+  returning true as is_valid
 )
 select
   array(select s.id from settled s) as ids,
@@ -79,4 +79,4 @@ select
     from settled s
     where s.follow_its_end is not null
   ) as refused,
-  coalesce((select n.stands from announced n), false) as announced
+  coalesce((select n.is_valid from announced n), false) as announced

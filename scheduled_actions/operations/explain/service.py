@@ -132,7 +132,7 @@ def _endpoint_rate(parts: Installation, action: Action) -> float | None:
 def _ahead(connection: Connection, action: Action) -> int:
     """Return the number of due actions without a lock group that are claimed before this one, at most `AHEAD_MOST`."""
     place = {"priority": action.priority, "scheduled_at": action.scheduled_at, "id": action.id, "most": AHEAD_MOST}
-    return int(sql.run_one(connection, "ahead_in_line", place)[0])
+    return int(sql.run_one(connection, "count_ahead", place)[0])
 
 
 def _series(connection: Connection, action: Action) -> SeriesState | None:
@@ -140,7 +140,7 @@ def _series(connection: Connection, action: Action) -> SeriesState | None:
     if action.schedule_id is None:
         return None
     row = sql.run_leniently(
-        connection, "series_at_work", {"schedule_id": action.schedule_id, "action_id": action.id}
+        connection, "schedule_state", {"schedule_id": action.schedule_id, "action_id": action.id}
     ).fetchone()
     found = schedules.get(connection, schedule_id=action.schedule_id)
     if row is None or found is None:

@@ -25,7 +25,7 @@ def test_every_code_has_a_test_case_and_a_line_in_the_docs():
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [code.value for code in Code]
 
 
-@pytest.mark.parametrize("name", ["explain_action", "ahead_in_line", "series_at_work"])
+@pytest.mark.parametrize("name", ["explain_action", "count_ahead", "schedule_state"])
 def test_the_queries_of_explain_use_indexes(connection, name):
     action_id = held("processing")(connection, TYPE)
     connection.execute(
