@@ -1,4 +1,4 @@
-"""`python -m scheduled_actions.cli`, where no script is on the path."""
+"""The entry point of `python -m scheduled_actions.cli`, for installations without the script on the path."""
 
 from scheduled_actions.cli import main
 

@@ -1,4 +1,4 @@
-"""`deadlines`: create deadlines, show them, and record their outcome."""
+"""`deadlines`: create, show and change deadlines, and record their outcomes."""
 
 from __future__ import annotations
 

@@ -138,7 +138,11 @@ def schedule_arguments(options: dict[str, Any], *, zone: str | None) -> dict[str
 
 
 def _text_or_object(text: str) -> Any:  # noqa: ANN401 - any JSON
-    """Parse a JSON object; return any other text unchanged."""
+    """Parse a JSON object; return any other text unchanged.
+
+    Raises:
+        BadParameter: The text begins with `{`, but is not a JSON object.
+    """
     try:
         return json_text.decode(text, name="the value") if text.lstrip().startswith("{") else text
     except InvalidArgument as error:
@@ -146,7 +150,11 @@ def _text_or_object(text: str) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _level(text: str) -> Any:  # noqa: ANN401 - any JSON
-    """Parse a level such as `2 days after: cfo@example.org, ceo@example.org`, or a JSON object."""
+    """Parse a level such as `2 days after: cfo@example.org, ceo@example.org`, or a JSON object.
+
+    Raises:
+        BadParameter: The text is neither.
+    """
     given = _text_or_object(text)
     if not isinstance(given, str):
         return given

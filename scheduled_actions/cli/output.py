@@ -121,7 +121,7 @@ def label(named: Schedule | Deadline) -> str:
 
 
 def one_line(text: str, *, longest: int | None = None) -> str:
-    """Escape control characters for a terminal, and shorten the text to `longest` characters."""
+    """Escape control characters for a terminal, and shorten the text to `longest` characters; None: do not shorten."""
     line = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
     return line if longest is None or len(line) <= longest else f"{line[: longest - 1]}…"
 

@@ -95,7 +95,7 @@ def last_local_instant(text: str) -> datetime:
 
 
 def in_zone(moment: datetime, timezone: str) -> datetime:
-    """Return an aware instant: one without an offset is interpreted in the time zone.
+    """Return the moment as an aware instant; a moment without an offset is a local time of the time zone.
 
     Raises:
         InvalidArgument: The time zone is unknown.
@@ -107,7 +107,7 @@ def duration(text: str) -> timedelta:
     """Parse a duration such as `PT5M`, `P1D`, `90s` or `1h30m`.
 
     Raises:
-        BadParameter: The value is not a duration.
+        BadParameter: The value is not a duration, or exceeds 999,999,999 days.
     """
     try:
         return parse_duration(text)
@@ -133,7 +133,7 @@ def scheduled_time(at: datetime | None, delay: timedelta | None, timezone: str |
 def one_of(
     moment: datetime | None, delay: timedelta | None, names: str = "--at and --in"
 ) -> datetime | timedelta | None:
-    """Return the value that is given; None if neither is.
+    """Return the one value that is not None; None if both are None.
 
     Args:
         moment: The value of the first option.

@@ -40,7 +40,11 @@ _fact_arguments = with_options(
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, given: str | None) -> tuple[str, ...] | None:
-    """Parse a list such as `a,b`; return None without a value."""
+    """Parse a list such as `a,b`; return None without a value.
+
+    Raises:
+        BadParameter: The list contains no name.
+    """
     if given is None:
         return None
     names = tuple(one.strip() for one in given.split(",") if one.strip())

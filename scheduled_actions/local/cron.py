@@ -13,7 +13,7 @@ _COUNTS = ("succeeded", "failed", "retried", "snoozed", "skipped", "rescued", "p
 
 @dataclass(frozen=True, slots=True)
 class PingResult:
-    """The answer to a ping."""
+    """The response to a ping, or the reason why there was none."""
 
     #: The HTTP status; None if there was no response.
     status: int | None

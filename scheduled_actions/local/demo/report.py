@@ -32,7 +32,11 @@ class Report:
         click.secho(f"\n{self._steps}. {title}", bold=True)
 
     def show(self, command: str, output: str = "", *claims: tuple[str, object, object]) -> None:
-        """Print a call or a command as a user would write it, and its output; then check claims."""
+        """Print a call or a command as a user would write it, and its output; then check claims.
+
+        Raises:
+            DemoCheckFailed: A claim is false.
+        """
         if command:
             click.secho(f"   > {command}", fg="blue")
         for line in output.splitlines():
