@@ -18,7 +18,7 @@ def alive(runtime: Runtime) -> Response:
 
 
 def ready(runtime: Runtime) -> Response:
-    """Answer 200 if a ping would be processed, otherwise 503; the body lists every check, with remedies."""
+    """Answer 200 if a ping would run a tick, otherwise 503; the body lists every check, with remedies."""
     checks = diagnosis.readiness(runtime)
     is_ready = worst(checks) is not Level.FAULT
     return _answer(

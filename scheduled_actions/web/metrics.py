@@ -35,7 +35,7 @@ from scheduled_actions.runtime import Runtime
 RECENT_SECONDS = 900.0
 #: Maximum number of recent ticks that a scrape reads.
 _TICKS_MOST = 2_000
-#: Maximum number of rows of sums; an action type has about thirty.
+#: Maximum number of stored sums that a scrape reads; an action type has about thirty.
 _ROWS_MOST = 20_000
 #: An action is overdue when it has been due for longer than this, in seconds.
 _OVERDUE_SECONDS = 300.0

@@ -40,7 +40,7 @@ from scheduled_actions.web.dashboard.page import PageContext, View, address
 SESSION_SECONDS = 12 * 3600
 #: The lifetime of a sign-in form, in seconds.
 SIGN_IN_SECONDS = 3600
-#: The lifetime of what a change passes to the next page, in seconds.
+#: The lifetime of the values that a change passes to the next page, in seconds.
 PASSED_SECONDS = 60
 SESSION_COOKIE = "scheduled_actions_session"
 SIGN_IN_COOKIE = "scheduled_actions_sign_in"
@@ -78,7 +78,7 @@ class Session:
 
 
 class AuthController:
-    """Sign callers in and out, and read and write the cookies of one project."""
+    """The sessions of one project: signs callers in and out, and reads and writes their cookies."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -214,7 +214,7 @@ def check_csrf(expected: str, sent: str) -> None:
 
 
 def below(base: str) -> str:
-    """Return the path of the request below the dashboard, with its query."""
+    """Return the path of the request below the dashboard, with its query; `/` for the overview."""
     return request.full_path.rstrip("?").removeprefix(base.removeprefix(request.script_root)) or "/"
 
 

@@ -97,7 +97,7 @@ class _CalendarView:
             # The items that fit, in chronological order.
             "marks": [self.mark(day, item) for item in items],
             "hidden": len(day.items) - len(items),
-            # Opens the day, or closes it.
+            # The link opens the day, or closes it.
             "address": f"{self.address(None if is_opened else on)}#d{on}",
             "is_opened": is_opened,
             "is_today": on == self.today,

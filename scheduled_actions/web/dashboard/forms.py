@@ -41,7 +41,7 @@ def as_text(_name: str, text: str, _zone: ZoneInfo) -> str:
 
 
 def as_flag(_name: str, _text: str, _zone: ZoneInfo) -> bool:
-    """Return True: browsers send only the boxes that are checked."""
+    """Return True: browsers send a checkbox only if it is checked."""
     return True
 
 

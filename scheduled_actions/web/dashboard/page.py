@@ -115,7 +115,7 @@ class RequestContext:
         """Call a route of the API and return the document of its response.
 
         Raises:
-            ScheduledActionsError: The route refuses the request.
+            ScheduledActionsError: The route refuses the request, or the database is unavailable.
         """
         return self.api.call(method, path, query=query, body=body, if_match=if_match).document
 

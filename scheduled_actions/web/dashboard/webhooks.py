@@ -39,7 +39,7 @@ _ENDED = (Status.COMPLETED, Status.FAILED, Status.SKIPPED, Status.CANCELLED)
 _GRACE_SECONDS = ("86400", "604800", "0")
 KINDS = {"lost": "Failed or skipped deliveries", "missed": "Missed events (without a delivery to the endpoint)"}
 _USUAL = timedelta(days=1)
-#: After this number of deliveries or of API calls, a request ends; the last call may exceed the number.
+#: A request stops after this number of deliveries or of API calls; its last call may exceed the number of deliveries.
 _BATCH, _STEPS = 500, 5
 #: Maximum count of lost deliveries.
 _COUNT_MOST = 100_000

@@ -184,7 +184,7 @@ def timeline(action: Action) -> list[TimelineEvent]:
         *map(_event, entries),
     ]
     if action.status is Status.COMPLETED and all(one.get("attempt") != action.attempts for one in entries):
-        # A first attempt that completes has no entry; its columns hold the same facts.
+        # The history has no entry of a first attempt that completes; the columns have its times.
         events.append(
             TimelineEvent(
                 look="completed",

@@ -32,7 +32,7 @@ from scheduled_actions.web.dashboard.forms import (
 )
 from scheduled_actions.web.dashboard.page import ROWS, DashboardPage, Document, Nav, Redirect, RequestContext, View
 
-#: The statuses of each list, by the query's `status`; such a list is ordered by due instant. A list without statuses
+#: The statuses of each list, by the query's `status`. A list with statuses is ordered by due instant; a list without
 #: comes from the API, newest first.
 _LISTS = {"": ("missed", "open"), "missed": ("missed",), "completed": (), "cancelled": ()}
 #: The reminders offered as checkboxes.

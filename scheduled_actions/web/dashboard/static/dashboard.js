@@ -1,5 +1,5 @@
-// Additions to htmx: the viewer's time zone, and refreshes that do not disturb the user and keep the focus and open
-// details. Every page works without scripts.
+// Additions to htmx: a cookie with the viewer's time zone, and refreshes that keep the focus and the open details, and
+// pause while the user selects text. Every page works without scripts.
 "use strict";
 (() => {
   // -- the viewer's time zone: a cookie, so that the server can show local times -----------------------------------
