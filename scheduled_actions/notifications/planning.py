@@ -125,7 +125,7 @@ class Notifications:
         """Return the time zone of a person; by default that of the settings."""
         return ZoneInfo(person.timezone or self._settings.timezone)
 
-    # -- when ----------------------------------------------------------------------------------------------------------
+    # -- quiet hours ---------------------------------------------------------------------------------------------------
 
     def quiet_until(self, person: Person, *, severity: Severity | None, at: datetime) -> datetime | None:
         """Return the end of a person's quiet hours that contain `at`; None if a notification can be sent then.
@@ -140,7 +140,7 @@ class Notifications:
             return None
         return QuietHours.parse(text).ends_after(at, self.zone(person))
 
-    # -- what ----------------------------------------------------------------------------------------------------------
+    # -- planning ------------------------------------------------------------------------------------------------------
 
     def planned(
         self,

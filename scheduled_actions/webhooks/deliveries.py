@@ -54,7 +54,7 @@ class BatchProgress:
 class Deliveries:
     """The webhook deliveries of one project.
 
-    In every method `team_id` restricts the call to one team; deliveries of other teams are treated as unknown.
+    In every method, `team_id` restricts the call to one team; deliveries of other teams are treated as unknown.
     """
 
     database: Database
@@ -88,7 +88,7 @@ class Deliveries:
             endpoint: Name or id of the endpoint.
             event: The exact event type.
             team_id: Only deliveries of this team.
-            cursor: The cursor returned with the previous page.
+            cursor: The cursor returned with the previous page; None: the first page.
             limit: Maximum number of deliveries on the page, 1 to 101.
 
         Raises:
@@ -181,8 +181,8 @@ class Deliveries:
 
         Args:
             since: Only deliveries that ended at or after this instant; aware.
-            endpoint: Only deliveries to this endpoint (name or id).
-            team_id: Only deliveries of this team.
+            endpoint: Only deliveries to this endpoint (name or id); None: to all.
+            team_id: Only deliveries of this team; None: of all teams.
             by: The requester, stored in the history of each delivery.
             after: The result of the previous batch; None for the first.
             limit: Maximum number of deliveries in this batch, 1 to 1,000.
@@ -211,7 +211,7 @@ class Deliveries:
     ) -> BatchProgress:
         """Schedule deliveries of the events that an endpoint missed since an instant.
 
-        Left out are events already routed to the endpoint, and events that the endpoint's patterns or filter reject.
+        Events that were routed to the endpoint are left out, as are events that its patterns or filter reject.
         Processes one batch of events; repeat with the result as `after` until `is_done` is true.
 
         Args:

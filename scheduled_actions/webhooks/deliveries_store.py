@@ -106,8 +106,8 @@ def get(connection: Connection, delivery_id: UUID, *, team_id: str | None = None
 def count_lost(connection: Connection, selection: Mapping[str, Any]) -> int:
     """Return the number of recoverable deliveries, at most 100,000.
 
-    `selection` contains `since` and `until`, the bounds of the time at which a delivery ended, and `endpoint` and
-    `team_id`, None for all. `until` excludes deliveries that fail again after the recovery started.
+    `selection` contains `since` and `until`, the bounds of the instants at which deliveries ended, and `endpoint` and
+    `team_id`; None selects all. `until` excludes deliveries that fail again after the recovery started.
     """
     return int(sql.run_one(connection, "count_recoverable", **selection, statuses=list(LOST))[0])
 

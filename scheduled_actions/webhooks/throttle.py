@@ -53,7 +53,7 @@ class EndpointThrottle:
     def hung(self, endpoint: str) -> Deferral | None:
         """Return the deferral if an endpoint is closed after a hung delivery; None if it is not."""
         with self._changed:
-            decision = self._state.check(endpoint, self._monotonic(), draw=random.random())  # noqa: S311 - as below
+            decision = self._state.check(endpoint, self._monotonic(), draw=random.random())  # noqa: S311 - spreads load
         return decision if isinstance(decision, Deferral) and decision.reason == "hung" else None
 
     def _wait_for_slot(self, endpoint: str, patience: float, team: str | None) -> float | Deferral:

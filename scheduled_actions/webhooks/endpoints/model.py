@@ -33,7 +33,7 @@ class EndpointSettings:
     updated_at: datetime | None
     #: When the previous secret expires; None if there is none.
     previous_secret_until: datetime | None
-    #: The first failure since the last success; None if the last delivery succeeded.
+    #: The first failure since the last success; None if there is none.
     failing_since: datetime | None
     disabled_at: datetime | None
     #: Why the endpoint was disabled automatically; None if it was not.
@@ -70,7 +70,7 @@ class Endpoint(EndpointRow):
 class EndpointQueue:
     """The number of running and pending deliveries of an endpoint, across all processes."""
 
-    #: Deliveries claimed by a tick and not settled.
+    #: Deliveries that a tick has claimed but not settled yet.
     in_flight: int
     #: Maximum number of deliveries in flight per process; starts at 1, and reaches this value while the endpoint
     #: responds.

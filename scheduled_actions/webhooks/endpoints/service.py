@@ -60,7 +60,7 @@ class EventTypeSummary:
 class Endpoints:
     """The webhook endpoints of one project.
 
-    In every method `team_id` restricts the call to one team; endpoints of other teams are treated as unknown.
+    In every method, `team_id` restricts the call to one team; endpoints of other teams are treated as unknown.
     """
 
     def __init__(self, database: Database, config: Config, directory: EndpointDirectory) -> None:
@@ -120,7 +120,7 @@ class Endpoints:
 
         Args:
             team_id: Only endpoints of this team.
-            cursor: The cursor returned with the previous page.
+            cursor: The cursor returned with the previous page; None: the first page.
             limit: Maximum number of database endpoints on the page.
 
         Raises:
@@ -170,7 +170,7 @@ class Endpoints:
             changes: `url`, and the `settings` of `create`; omitted settings keep their values.
 
         Raises:
-            UnknownEndpoint: No endpoint has that id.
+            UnknownEndpoint: No endpoint has that id or name.
             EndpointDeclaredInFile: The endpoint is declared in the settings file, and a change is not `enabled=True`.
             RequestError: A value is invalid; nothing was changed.
         """
@@ -227,6 +227,12 @@ class Endpoints:
         self, endpoint: str, *, team_id: str | None = None, by: str | None = None, connection: Connection | None = None
     ) -> Scheduled:
         """Schedule the delivery of a test event to an endpoint, regardless of its patterns; return the action.
+
+        Args:
+            endpoint: The id of the endpoint, or its name in the settings file.
+            team_id: Only an endpoint of this team; None: any endpoint.
+            by: The creator, stored with the action.
+            connection: Joins the caller's transaction; None: a transaction of its own.
 
         Raises:
             UnknownEndpoint: No endpoint has that id or name.

@@ -192,8 +192,8 @@ def reserve_slot(connection: Connection, endpoint: str, *, rate: float, patience
     """Reserve the next slot under a rate limit.
 
     Returns:
-        Whether a slot was reserved that starts within `patience` seconds; and the seconds until that slot starts or,
-        without one, until the next try.
+        Whether a slot that starts within `patience` seconds was reserved; and the seconds until that slot starts or,
+        without a slot, until the next attempt to reserve one.
     """
     is_free, seconds = sql.run_one(connection, "reserve_slot", endpoint=endpoint, rate=rate, patience=patience)
     return is_free, float(seconds)

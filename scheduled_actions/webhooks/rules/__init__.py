@@ -1,1 +1,1 @@
-"""Pure rules of webhooks: event routing, filters, custom headers, endpoint health and throttling."""
+"""Pure rules of webhooks: event routing, filters, endpoint health and throttling."""

@@ -38,7 +38,7 @@ DeferralReason: TypeAlias = Literal["hung", "slow", "full", "team"]
 
 
 class Deferral(NamedTuple):
-    """The decision to defer a delivery: the seconds until the next try, and the reason."""
+    """The decision to defer a delivery: for how many seconds, and the reason."""
 
     seconds: float
     reason: DeferralReason
@@ -62,7 +62,7 @@ class _Endpoint:
         return self.usual_seconds > 0 and not self.hung_in_a_row
 
     def is_longer(self, now: float, limits: tuple[float, float]) -> bool:
-        """Return whether a delivery has been in flight for too long.
+        """Return whether a delivery has been in flight for longer than the given limits.
 
         Args:
             now: The current time on the clock.
