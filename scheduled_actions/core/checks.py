@@ -1,7 +1,8 @@
 """Check arguments that many functions share, and convert them to parameters of SQL functions.
 
 A check returns a valid value, and raises `InvalidArgument` for an invalid one unless its docstring names another
-error. None stands for an omitted argument.
+error. The checks of strings and documents raise `TooLarge` for values of more than 64 KiB. None stands for an omitted
+argument.
 """
 
 from collections.abc import Mapping, Sequence
@@ -132,7 +133,7 @@ def check_text(name: str, value: str | None, *, longest: int | None = None) -> s
 
 
 def check_name(name: str, value: str, *, longest: int | None) -> str:
-    """Return a string as `check_text` does, but raise for None."""
+    """Return a string that Postgres can store; unlike `check_text`, raise `InvalidArgument` for None."""
     if not isinstance(value, str) or (longest is not None and not 1 <= len(value) <= longest):
         raise InvalidArgument(name, value, "a string" if longest is None else f"a string of 1 to {longest} characters")
     json_text.encode(name, value, limit=RESULT_LIMIT)

@@ -43,7 +43,7 @@ def usable(values: Mapping[str, Any], rules: Mapping[str, ValueRule]) -> tuple[d
     found, problem = dict(values), None
     for name, rule in rules.items():
         if not rule.holds(found[name]):
-            problem = problem or _told(name, found[name], rule.expected)
+            problem = problem or _problem_text(name, found[name], rule.expected)
             found[name] = rule.default
     return found, problem
 
@@ -59,18 +59,18 @@ def problem_of(stored: Any, rules: Mapping[str, ValueRule], *, required: frozens
         required: The fields that must be present; the other fields are checked only if they are present.
     """
     if not isinstance(stored, dict):
-        return f": {_word(stored)} is not an object"
+        return f": {_shown_value(stored)} is not an object"
     for name, rule in rules.items():
         if (name in stored or name in required) and not rule.holds(stored.get(name)):
-            return f".{_told(name, stored.get(name), rule.expected)}"
+            return f".{_problem_text(name, stored.get(name), rule.expected)}"
     return None
 
 
-def _told(name: str, value: object, expected: str) -> str:
-    return f"{name}: {_word(value)} is not {expected}"
+def _problem_text(name: str, value: object, expected: str) -> str:
+    return f"{name}: {_shown_value(value)} is not {expected}"
 
 
-def _word(value: object) -> str:
+def _shown_value(value: object) -> str:
     """Describe a value for a message; documents and long values only by their type."""
     if isinstance(value, dict | list | tuple):
         return "an object" if isinstance(value, dict) else "a list"

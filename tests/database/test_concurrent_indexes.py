@@ -135,10 +135,12 @@ def test_migrate_waits_for_an_index_that_another_session_is_building(connection,
         builder.start()
         wait_until(lambda: is_valid(connection) is False)
         first = connection.execute("select 'scheduled_actions_by_creator'::regclass::oid").fetchone()
-        told = []
-        thread = threading.Thread(target=migrate.migrate, args=[migrating], kwargs={"report": told.append})
+        reported = []
+        thread = threading.Thread(target=migrate.migrate, args=[migrating], kwargs={"report": reported.append})
         thread.start()
-        wait_until(lambda: "index scheduled_actions_by_creator (waiting: another session is building an index)" in told)
+        wait_until(
+            lambda: "index scheduled_actions_by_creator (waiting: another session is building an index)" in reported
+        )
 
         older.rollback()
         builder.join(PATIENCE)

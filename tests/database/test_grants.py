@@ -126,11 +126,11 @@ def test_a_scheduler_of_a_team_can_only_schedule_for_that_team(connection, role,
         own.execute("select * from schedule_actions(%s)", [Jsonb([{"action_type": "webhook:send", "payload": EVENT}])])
         own.execute("select * from report_fact(%s, 'paid', 'true')", [TARGET])
 
-        told = refused(own, "select * from schedule_action('webhook:send', team_id => 'red')")
+        message = refused(own, "select * from schedule_action('webhook:send', team_id => 'red')")
         refused(own, 'select * from schedule_actions(\'[{"action_type": "webhook:send", "team_id": "red"}]\')')
         refused(own, "select * from report_fact(%s, 'paid', 'true', team_id => 'red')", parameters=[TARGET])
 
-    assert told == 'team_id: this role acts for the team "blue", not for "red"'
+    assert message == 'team_id: this role acts for the team "blue", not for "red"'
     assert {team for _, team in rows(connection)} == {"blue"}
     assert connection.execute("select team_id from scheduled_action_facts").fetchall() == [("blue",)]
 
@@ -206,9 +206,9 @@ def test_for_each_rows_cannot_become_actions_that_a_scheduler_of_the_team_may_no
 
     with as_role(made.schema) as own:
         element = {"action_type": "for_each:run", "payload": rows}
-        told = refused(own, "select * from schedule_actions(%s)", parameters=[Jsonb([element])])
+        message = refused(own, "select * from schedule_actions(%s)", parameters=[Jsonb([element])])
 
-    assert told == (
+    assert message == (
         'action_type: "maintenance:prune" is not open to teams: its handler needs @action(open_to_teams=True)'
     )
 
@@ -230,14 +230,14 @@ def test_a_scheduler_of_a_team_can_only_deliver_to_endpoints_of_that_team(connec
     with as_role(made.schema) as own_connection:
         for one in (delivery(own), {**delivery(None), "on_success": [delivery(own)]}):
             own_connection.execute("select * from schedule_actions(%s)", [Jsonb([one])])
-        told = {
+        messages = {
             refused(own_connection, "select * from schedule_actions(%s)", parameters=[Jsonb([one])])
             for endpoint in (theirs, of_all, str(uuid4()), "crm", "", 7, [own])
             for one in (delivery(endpoint), {**delivery(None), "on_success": [delivery(endpoint)]})
         }
 
-    assert len(told) == 1
-    assert "payload.endpoint" in told.pop()
+    assert len(messages) == 1
+    assert "payload.endpoint" in messages.pop()
     assert rows(connection) == [("webhook:send", "blue")] * 2
 
 
@@ -247,12 +247,12 @@ def test_a_scheduler_of_a_team_cannot_emit_events_that_e_mail_the_operator(conne
     element = {"action_type": "webhook:send", "payload": {**EVENT, "event": event}}
 
     with as_role(made.schema) as own:
-        told = [
+        messages = [
             refused(own, "select * from schedule_actions(%s)", parameters=[Jsonb([one])])
             for one in (element, {"action_type": "webhook:send", "payload": EVENT, "on_failure": element})
         ]
 
-    assert all("payload.event" in one for one in told)
+    assert all("payload.event" in one for one in messages)
 
 
 def test_a_role_of_a_team_can_schedule_types_declared_open_to_teams(connection, role, as_role):

@@ -158,7 +158,7 @@ def test_functions_and_operators_of_an_earlier_schema_are_not_used(hostile, owne
         "create function shop.scheduled_actions_refuse(problem text) returns boolean language plpgsql"
         " as $$ begin perform shop.note(); return true; end $$"
     )
-    # `jsonb ->> 'literal'` prefers an operator of (jsonb, jsonb), wherever the search path finds one.
+    # `jsonb ->> 'literal'` prefers an operator of (jsonb, jsonb) in any schema of the search path.
     hostile.execute(
         "create function shop.steal(a jsonb, b jsonb) returns text language plpgsql"
         " as $$ begin perform shop.note(); return 'stolen'; end $$"

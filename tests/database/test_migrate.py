@@ -1,4 +1,4 @@
-"""Migrations and what they bring: from scratch, twice, by two at once, in any schema."""
+"""Migrations from scratch, repeated, concurrent and in any schema, and the schema that they create."""
 
 from __future__ import annotations
 

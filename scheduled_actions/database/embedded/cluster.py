@@ -312,10 +312,10 @@ def _major(place: Path) -> int | None:
     if not (place / "initdb").is_file():
         return None
     try:
-        said = subprocess.run([place / "postgres", "-V"], capture_output=True, check=True)  # noqa: S603 - our own path
+        output = subprocess.run([place / "postgres", "-V"], capture_output=True, check=True)  # noqa: S603 - our own path
     except (OSError, subprocess.CalledProcessError):
         return None
-    version = re.search(rb"\d+", said.stdout)
+    version = re.search(rb"\d+", output.stdout)
     return int(version[0]) if version else None
 
 

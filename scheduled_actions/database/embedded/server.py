@@ -147,14 +147,14 @@ def _started(cluster: Cluster, account: ServerAccount | None, options: Sequence[
     if major is None:
         _initialise(cluster, place / "initdb", account)
     deadline = time.monotonic() + START_SECONDS
-    is_second_refusal, said = False, ""
+    is_second_refusal, log_text = False, ""
     while time.monotonic() < deadline:
-        answered, said = _launch(cluster, place / "postgres", account, options)
+        answered, log_text = _launch(cluster, place / "postgres", account, options)
         if answered is not None:
             return cluster, answered
-        if "could not bind" in said:
+        if "could not bind" in log_text:
             cluster = save(replace(cluster, port=free_port()))
-        elif 'lock file "postmaster.pid"' in said:
+        elif 'lock file "postmaster.pid"' in log_text:
             # Either the process that started the server was killed and the server will soon accept connections, or
             # the id of a dead server's process now belongs to another process. Shared memory prevents two servers.
             if (answered := probe(cluster)) is not None:
@@ -162,11 +162,11 @@ def _started(cluster: Cluster, account: ServerAccount | None, options: Sequence[
             if is_second_refusal and is_free(cluster.port):
                 (cluster.data / "postmaster.pid").unlink(missing_ok=True)
             is_second_refusal = True
-        elif "shared memory block" not in said:  # Children of a dead server hold the memory for a short time.
+        elif "shared memory block" not in log_text:  # Children of a dead server hold the memory for a short time.
             break
         time.sleep(0.1)
     raise EmbeddedPostgresFailed(
-        f"the server did not start: {_last_lines(said) or 'its log is empty'}",
+        f"the server did not start: {_last_lines(log_text) or 'its log is empty'}",
         f"see {cluster.log}, fix the cause, or set DATABASE_URL",
     )
 
