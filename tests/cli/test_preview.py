@@ -125,7 +125,7 @@ def test_until_includes_the_whole_day(preview):
         (["0 0 30 2 *"], 1, 'error: recurrence "0 0 30 2 *":'),
         (["FREQ=DAILY;INTERVAL=0"], 1, 'error: recurrence "FREQ=DAILY;INTERVAL=0":'),
         (["daily", "--timezone", "Mars/X"], 1, "error: --timezone: 'Mars/X' is not an IANA time zone"),
-        (["daily", "--holidays", "ZZ"], 1, "skip.holidays: unknown country"),
+        (["daily", "--holidays", "ZZ"], 1, 'error: skip.holidays "ZZ": is an unknown country'),
         (["daily", "--skip-date", "2026-02-30"], 1, "error: skip.dates[0]: '2026-02-30' is not a day"),
         (["daily", "--skip-range", "2026-12-25..x"], 1, "error: skip.ranges[0].to: 'x' is not a day"),
         (["daily", "--skip-window", "22:00-25:00"], 1, "error: skip.windows[0].to: '25:00' is not"),

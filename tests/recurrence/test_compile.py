@@ -402,8 +402,10 @@ def test_an_unknown_function_is_rejected_with_the_most_similar_name():
         == 'no function is registered as "pay-day"; did you mean "payday"?'
     )
     assert problem("custom:x", functions=functions) == 'no function is registered as "x"; known functions: payday'
-    assert problem("daily", functions=functions, skips=Skips(function="stocktaking")) == (
-        'skip.function: no function is registered as "stocktaking"; did you mean "stock-taking"?'
+    with pytest.raises(RecurrenceInvalid) as caught:
+        compiled("daily", functions=functions, skips=Skips(function="stocktaking"))
+    assert str(caught.value) == (
+        'skip.function "stocktaking": no function is registered as "stocktaking"; did you mean "stock-taking"?'
     )
 
 

@@ -257,7 +257,7 @@ def test_rules_and_skips_may_name_the_functions_of_any_module(tmp_path):
             "email.py:3: recurrence.skip: 'weekend' is not a key of skip",
         ),
         ("{'rule': 'daily',\n'skip': {'weekends': 1}}", "email.py:3: recurrence.skip.weekends: 1 is not true or false"),
-        ("{'rule': 'daily',\n'skip': {'holidays': 'XX'}}", 'email.py:3: recurrence "'),
+        ("{'rule': 'daily',\n'skip': {'holidays': 'XX'}}", 'email.py:3: skip.holidays "XX": is an unknown country'),
     ],
 )
 def test_an_unknown_skip_or_function_is_an_error_with_its_file_and_line(tmp_path, recurrence, expected):

@@ -174,7 +174,8 @@ class TooLarge(RequestError):
 class RecurrenceInvalid(RequestError):
     """A recurrence is malformed, cannot be evaluated, or refers to a function or calendar that does not exist."""
 
-    message = 'recurrence "{rule:text}": {problem}'
+    message = '{name} "{rule:text}": {problem}'
+    #: The rule, or the invalid name in `skip`.
     rule: str
     problem: str
     #: The argument that holds the rule, or the path in `skip` that is invalid.

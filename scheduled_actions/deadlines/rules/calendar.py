@@ -157,8 +157,7 @@ def _parsed_calendar(text: str) -> WorkingCalendar:
     except InvalidArgument as error:
         raise error.renamed(error.name.replace("skip", "calendar", 1)) from None
     except RecurrenceInvalid as error:
-        problem = error.problem.replace("skip.", "calendar.", 1)
-        raise RecurrenceInvalid(error.rule, problem, name=error.name.replace("skip", "calendar", 1)) from None
+        raise RecurrenceInvalid(error.rule, error.problem, name=error.name.replace("skip", "calendar", 1)) from None
     if hours is None:
         return WorkingCalendar(skips, is_given=True)
     is_pair = isinstance(hours, dict) and hours.keys() == {"from", "to"}

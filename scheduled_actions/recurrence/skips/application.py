@@ -51,7 +51,7 @@ class SkippingRule:
         self._rule = rule
         self._skips = skips
         self._zone = zone
-        self._causes = Causes(skips, zone, functions, text=rule.text)
+        self._causes = Causes(skips, zone, functions)
         self._is_dropping = skips.adjustment == "drop"
         self._is_forward = skips.adjustment != "preceding"
         #: Maximum distance by which an occurrence moves.

@@ -46,11 +46,11 @@ class Causes:
         RecurrenceInvalid: The function of the skips is not registered.
     """
 
-    def __init__(self, skips: Skips, zone: ZoneInfo, functions: Functions, *, text: str) -> None:
+    def __init__(self, skips: Skips, zone: ZoneInfo, functions: Functions) -> None:
         if skips.function is not None and skips.function not in functions.skip:
             raise RecurrenceInvalid(
-                text,
-                f"skip.function: {unregistered(skips.function, functions.skip, decorator='skip_occurrence')}",
+                skips.function,
+                unregistered(skips.function, functions.skip, decorator="skip_occurrence"),
                 name="skip.function",
             )
         self._zone = zone

@@ -70,7 +70,7 @@ def _from_text(text: str, path: str) -> HolidayCalendar:
         raise InvalidArgument(path, text, f"a holiday calendar, such as {_EXPECTED}")
     code, subdivision = parts[1].upper(), parts[2]
     # The codes of countries and markets are distinct, and markets have no subdivisions.
-    is_market = subdivision is None and code in _library(path).registry.EntityLoader.get_financial_codes()
+    is_market = subdivision is None and code in _library(text, path).registry.EntityLoader.get_financial_codes()
     return HolidayCalendar(market=code) if is_market else HolidayCalendar(code, subdivision)
 
 
@@ -94,7 +94,7 @@ def _from_object(value: object, path: str) -> HolidayCalendar:
 @lru_cache(maxsize=512)
 def _existing(calendar: HolidayCalendar, path: str) -> HolidayCalendar:
     """Check that a calendar exists; return it with the library's spelling of the subdivision."""
-    library = _library(path)
+    library = _library(calendar.label, path)
     if calendar.market is not None:
         _check_known(calendar.market, library.registry.EntityLoader.get_financial_codes(), path, "market")
         return calendar
@@ -114,22 +114,22 @@ def _check_known(name: str, known: Iterable[str], path: str, what: str) -> None:
     if name not in names:
         listed = f"known values: {', '.join(names[:_LISTED_MOST])}{' and others' if len(names) > _LISTED_MOST else ''}"
         hint = did_you_mean(name, names, otherwise=listed if names else "this country has no known subdivisions")
-        raise RecurrenceInvalid(name, f"{path}: unknown {what}; {hint}", name=path)
+        raise RecurrenceInvalid(name, f"is an unknown {what}; {hint}", name=path)
 
 
-def _library(path: str) -> ModuleType:
+def _library(name: str, path: str) -> ModuleType:
     try:
         import holidays.registry  # noqa: PLC0415 - an extra, and a tenth of a second to load
     except ImportError:
         raise RecurrenceInvalid(
-            path, 'needs the library "holidays": run pip install "scheduled-actions[holidays]"', name=path
+            name, 'needs the library "holidays": run pip install "scheduled-actions[holidays]"', name=path
         ) from None
     return holidays
 
 
 @lru_cache(maxsize=2048)
 def _holidays_of(calendar: HolidayCalendar, year: int) -> dict[date, str]:
-    library = _library("holidays")
+    library = _library(calendar.label, "holidays")
     # Names are in English where the library has them, regardless of the machine's locale.
     options = {"years": year, "expand": False, "language": "en_US"}
     if calendar.market is not None:

@@ -332,7 +332,7 @@ def field_problems(error: RequestError, *, inside: str = "") -> list[FieldProble
         case RefusedByDatabase() if named := _SQL_ARGUMENT.match(str(error)):
             found = [(f"actions.{named[1]}.{named[2]}" if named[1] else named[2], named[3])]
         case RecurrenceInvalid(name=name, problem=problem):
-            found = [(name, problem.removeprefix(f"{name}: "))]
+            found = [(name, problem)]
         case TooLarge(name=name):
             found = [(name, str(error).removeprefix(f"{name} "))]
         case ActionTypeForbidden() | UnknownActionType():
