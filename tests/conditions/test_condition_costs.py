@@ -136,7 +136,7 @@ def test_the_user_action_of_one_of_a_thousand_users_meets_the_condition(project,
     assert statuses(connection) == {action_id: "completed"}
 
 
-def test_a_fact_needed_by_name_is_read_fully_when_a_prefix_is_needed_too(project, connection):
+def test_a_fact_needed_by_name_is_read_in_full_even_if_a_prefix_is_needed(project, connection):
     project.facts.report(INVOICE, "approval:ann", {"approved": True, "limit": 5})
     limit = {"kind": "field_value", "target": INVOICE, "field": "approval:ann", "pointer": "/limit", "value": 5}
     action_id = schedule(project, {"all": [limit, {"kind": "approval_complete", "target": INVOICE}]})

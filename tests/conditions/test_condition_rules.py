@@ -28,7 +28,7 @@ OTHER = UUID("0197a000-0000-7000-8000-000000000002")
 
 
 def facts(**values):
-    """Return an evaluation input with facts that are an hour old; `__` in a name stands for a colon."""
+    """Return an evaluation input with facts that are an hour old; `__` in a name is replaced by a colon."""
     return EvaluationInput(
         now=NOW,
         created_at=NOW - timedelta(days=1),
@@ -151,7 +151,7 @@ def test_the_deciding_part_of_all_and_any_follows_their_order_of_precedence(part
 
 
 @given(st.lists(conditions, min_size=1, max_size=3))
-def test_de_morgans_law_holds_for_open_and_broken_parts_too(parts):
+def test_de_morgans_law_also_holds_for_open_and_broken_parts(parts):
     assert truth_of({"not": {"all": parts}}) is truth_of({"any": [{"not": part} for part in parts]})
 
 

@@ -103,12 +103,12 @@ def test_a_rule_with_another_time_of_day_is_rejected(project):
 def test_one_invalid_user_schedules_nothing(project, connection, changes, error, message):
     given = {"action_type": "test:greet", "payload": {}, "local_time": "09:00", "users": USERS} | changes
 
-    with pytest.raises(error) as refusal:
+    with pytest.raises(error) as caught:
         schedule_local(
             given.pop("action_type"), given.pop("payload"), given.pop("local_time"), given.pop("users"), **given
         )
 
-    assert message in str(refusal.value)
+    assert message in str(caught.value)
     for table in ("scheduled_actions", "scheduled_action_schedules"):
         assert connection.execute(f"select count(*) from {table}").fetchone() == (0,)
 

@@ -27,7 +27,7 @@ from scheduled_actions.notifications.local_scheduling import USERS_MOST, next_lo
         ("Europe/Berlin", "2026-10-25T00:45:00", "02:30", "2026-10-26T01:30"),
     ],
 )
-def test_the_next_time_of_day_is_that_of_the_zone(zone, now, clock, expected):
+def test_the_next_time_of_day_is_computed_in_the_zone(zone, now, clock, expected):
     found = next_local(parse_clock(clock), ZoneInfo(zone), datetime.fromisoformat(now).replace(tzinfo=UTC))
 
     assert found == datetime.fromisoformat(expected).replace(tzinfo=UTC)
@@ -61,10 +61,10 @@ def test_users_can_be_given_in_three_forms():
     ],
 )  # fmt: skip
 def test_an_invalid_user_is_rejected_by_position(users, name):
-    with pytest.raises(InvalidArgument) as refusal:
+    with pytest.raises(InvalidArgument) as caught:
         parse_users(users, usual_zone="UTC")
 
-    assert refusal.value.name == name
+    assert caught.value.name == name
 
 
 @pytest.mark.parametrize("text", ["9", "25:00", "nine", None, 9])

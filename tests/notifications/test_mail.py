@@ -164,7 +164,7 @@ def test_refused_recipients_are_listed_with_the_servers_replies(serve):
 
 
 @pytest.mark.parametrize(
-    ("replies", "verdict"),
+    ("replies", "error_class"),
     [
         ({"MAIL": "550 5.7.1 not from you"}, mail.MailRefused),
         ({"MAIL": "452 4.3.1 disk full"}, mail.MailDeferred),
@@ -179,25 +179,25 @@ def test_refused_recipients_are_listed_with_the_servers_replies(serve):
         ({"DATA": "451 4.3.0 later"}, mail.MailDeferred),
     ],
 )
-def test_a_message_without_accepted_recipients_is_refused_or_deferred(serve, replies, verdict):
+def test_a_message_without_accepted_recipients_is_refused_or_deferred(serve, replies, error_class):
     mailbox = Mailbox(replies)
 
-    with pytest.raises(mail.MailNotSent) as refusal:
+    with pytest.raises(mail.MailNotSent) as caught:
         send(a_message(to="ann@example.org, bob@example.org"), serve(mailbox))
 
-    assert type(refusal.value) is verdict
-    assert refusal.value.reply[:3] in {reply[:3] for reply in replies.values()}
+    assert type(caught.value) is error_class
+    assert caught.value.reply[:3] in {reply[:3] for reply in replies.values()}
     assert mailbox.envelopes == []
 
 
 def test_the_error_of_a_refusal_contains_no_address(serve):
     mailbox = Mailbox({"ann@example.org": "550 5.1.1 <ann@example.org>: unknown in\ttable"})
 
-    with pytest.raises(mail.MailRefused) as refusal:
+    with pytest.raises(mail.MailRefused) as caught:
         send(a_message(), serve(mailbox))
 
-    assert str(refusal.value) == "the mail server refused every recipient: 550 5.1.1 … unknown in table"
-    assert "ann@" not in "".join(traceback.format_exception(refusal.value))
+    assert str(caught.value) == "the mail server refused every recipient: 550 5.1.1 … unknown in table"
+    assert "ann@" not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize("replies", [{}, {"EHLO": "502 5.5.1 what?"}], ids=["without SMTPUTF8", "without EHLO"])
@@ -218,7 +218,7 @@ def test_an_unreachable_server_defers_the_message():
         send(a_message(), settings)
 
 
-def test_a_message_without_recipients_is_refused():
+def test_a_message_without_recipients_is_rejected():
     message = a_message()
     del message["To"]
 
@@ -308,22 +308,22 @@ def test_the_login_is_sent_to_a_server_that_requires_it(serve, security):
 
 
 @pytest.mark.parametrize(
-    ("reply", "verdict"),
+    ("reply", "error_class"),
     [
         pytest.param(f"535 5.7.8 no: {PASSWORD}", mail.MailRefused, id="for good"),
         pytest.param(f"454 4.7.0 not now: {PASSWORD}", mail.MailDeferred, id="for now"),
     ],
 )
-def test_the_error_of_a_refused_login_contains_no_reply_text(serve, reply, verdict):
+def test_the_error_of_a_refused_login_contains_no_reply_text(serve, reply, error_class):
     mailbox = Mailbox()
     settings = serve(mailbox, authenticator=an_authenticator(reply=reply), auth_require_tls=False)
 
-    with pytest.raises(mail.MailNotSent) as refusal:
+    with pytest.raises(mail.MailNotSent) as caught:
         send(a_message(), settings, username="app", password=PASSWORD)
 
-    assert type(refusal.value) is verdict
-    assert str(refusal.value) == f"the mail server refused the login: {reply[:3]}"
-    assert PASSWORD not in "".join(traceback.format_exception(refusal.value))
+    assert type(caught.value) is error_class
+    assert str(caught.value) == f"the mail server refused the login: {reply[:3]}"
+    assert PASSWORD not in "".join(traceback.format_exception(caught.value))
     assert mailbox.envelopes == []
 
 
@@ -350,11 +350,11 @@ def test_an_incomplete_login_is_rejected(login, missing):
 
 
 def test_a_non_ascii_password_is_rejected_and_not_shown():
-    with pytest.raises(NotConfigured, match=r"^SMTP_USERNAME and SMTP_PASSWORD are invalid: use ASCII") as refusal:
+    with pytest.raises(NotConfigured, match=r"^SMTP_USERNAME and SMTP_PASSWORD are invalid: use ASCII") as caught:
         send(a_message(), Email(), username="app", password="geheimnisträger")
 
-    assert "geheim" not in str(refusal.value)
-    assert "ä" not in str(refusal.value)
+    assert "geheim" not in str(caught.value)
+    assert "ä" not in str(caught.value)
 
 
 def test_a_login_is_never_sent_unencrypted_to_another_machine():
@@ -411,11 +411,11 @@ def test_a_parsed_address_parses_to_itself(text, addr_spec):
     ],
 )
 def test_an_invalid_address_is_rejected_and_not_shown(text):
-    with pytest.raises(ValueError, match=r"is not one email address|contains") as refusal:
+    with pytest.raises(ValueError, match=r"is not one email address|contains") as caught:
         mail.parse_address(text)
 
-    assert refusal.type is ValueError
-    assert "eve" not in str(refusal.value)
+    assert caught.type is ValueError
+    assert "eve" not in str(caught.value)
 
 
 def test_unusual_display_names_are_preserved(serve):

@@ -138,11 +138,11 @@ def test_an_invalid_channel_is_rejected(text):
     ],
 )
 def test_the_error_for_an_invalid_channel_does_not_contain_the_channel(text):
-    with pytest.raises(InvalidArgument) as refusal:
+    with pytest.raises(InvalidArgument) as caught:
         parse_channel(text)
 
-    assert "secret" not in str(refusal.value)
-    assert str(refusal.value).startswith("channel must be an email address")
+    assert "secret" not in str(caught.value)
+    assert str(caught.value).startswith("channel must be an email address")
 
 
 @pytest.mark.parametrize(
@@ -193,10 +193,10 @@ def test_a_person_is_read_from_json_and_written_back():
     ],
 )
 def test_an_invalid_person_is_rejected_by_field(given, expected):
-    with pytest.raises(InvalidArgument) as refusal:
+    with pytest.raises(InvalidArgument) as caught:
         parse_person(given, name="who")
 
-    assert str(refusal.value).startswith(expected)
+    assert str(caught.value).startswith(expected)
 
 
 def test_neither_a_person_nor_its_key_shows_an_address():
@@ -287,12 +287,12 @@ FAILURE = {"channel": "email", "address": "a…@example.org", "problem": "failed
 
 
 def test_a_channel_is_retried_after_temporary_failures_before_the_next():
-    progress, verdicts = ChannelProgress(), []
+    progress, steps = ChannelProgress(), []
     for _ in range(3):
-        verdict, progress = progress.after(FAILURE, is_final=False, channels=2)
-        verdicts.append((verdict, progress.channel, progress.delay))
+        next_step, progress = progress.after(FAILURE, is_final=False, channels=2)
+        steps.append((next_step, progress.channel, progress.delay))
 
-    assert verdicts == [("again", 0, DELAYS[0]), ("again", 0, DELAYS[1]), ("next", 1, timedelta(0))]
+    assert steps == [("again", 0, DELAYS[0]), ("again", 0, DELAYS[1]), ("next", 1, timedelta(0))]
     assert len(progress.tried) == 3
     assert ChannelProgress.of(progress.as_json()) == progress
 

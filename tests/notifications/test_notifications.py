@@ -162,11 +162,11 @@ def test_an_absent_inline_person_is_replaced_by_their_deputy(project, mailbox, c
     ],
 )
 def test_an_invalid_recipient_is_rejected_and_nothing_is_scheduled(project, connection, recipients, expected):
-    with pytest.raises(InvalidArgument) as refusal:
+    with pytest.raises(InvalidArgument) as caught:
         notify(recipients, "Hello")
 
-    assert str(refusal.value).startswith(expected)
-    assert "token" not in str(refusal.value)
+    assert str(caught.value).startswith(expected)
+    assert "token" not in str(caught.value)
     assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
 
 
@@ -193,11 +193,11 @@ def test_a_tenants_webhook_must_be_on_the_public_internet(project):
     ],
 )
 def test_a_notification_payload_is_validated(project, payload, expected):
-    with pytest.raises(PayloadInvalid) as refusal:
+    with pytest.raises(PayloadInvalid) as caught:
         schedule_action("notification:send", payload)
 
-    assert expected in str(refusal.value)
-    assert "secret-token" not in str(refusal.value)
+    assert expected in str(caught.value)
+    assert "secret-token" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -209,10 +209,10 @@ def test_a_notification_payload_is_validated(project, payload, expected):
     ],
 )  # fmt: skip
 def test_an_invalid_argument_of_notify_is_rejected_by_name(project, arguments, expected):
-    with pytest.raises(InvalidArgument) as refusal:
+    with pytest.raises(InvalidArgument) as caught:
         notify("ann@example.org", **{"text": "Hello", **arguments})
 
-    assert refusal.value.name == expected
+    assert caught.value.name == expected
 
 
 # -- quiet hours and delays

@@ -229,7 +229,7 @@ def emit(project, event="task:created", *, team_id=None, data=None, entity_id="1
     return project.scheduler.schedule_action(new).id
 
 
-def test_an_event_is_delivered_signed_with_the_headers_of_its_owner(project, endpoints, wire):
+def test_an_event_is_delivered_with_a_signature_and_the_custom_headers(project, endpoints, wire):
     _, secret = endpoints.create(url=URL, headers={"authorization": "Bearer t0ken"})
 
     emit(project, data={"n": 1})
@@ -440,7 +440,7 @@ def test_an_endpoint_of_the_file_can_set_its_retry_delays(tmp_path, database_url
     assert found == [(policy, 3)]
 
 
-def test_event_types_are_those_declared_watched_and_seen(tmp_path, database_url, connection):
+def test_event_types_are_declared_watched_or_seen(tmp_path, database_url, connection):
     connection.execute("create table tasks (id int primary key)")
     connection.execute("select scheduled_actions_watch('tasks', 'task', verbs => '{created}')")
     toml = '[webhooks.events]\n"note:made" = "A note was made"\n"task:created" = "A task"'

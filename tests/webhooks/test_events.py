@@ -53,7 +53,7 @@ def an_action(**changes):
 
 
 def a_context(*, attempt=1, seconds_left=20.0, scheduled=None, **changes):
-    """Return the context of an attempt; what it schedules is added to the list `scheduled`."""
+    """Return the context of an attempt; the actions that it schedules are added to the list `scheduled`."""
 
     def prepare(action_type, payload, **options):
         follow_up = arguments_of({"action_type": action_type, "payload": payload, **options})

@@ -100,7 +100,7 @@ def test_offsets_across_dst_changes_and_short_months(words, due, zone, at):
         ("30 hours before", {"weekends": True, "adjustment": "following"}, "2027-01-14T11:00+01:00"),
     ],
 )
-def test_business_days_are_those_of_the_calendar(words, calendar, at):
+def test_the_calendar_defines_the_business_days(words, calendar, at):
     assert instant(words, calendar=calendar) == at
 
 
