@@ -144,14 +144,16 @@ class Kit:
         for _ in range(_TICKS_MOST):
             report = self.runtime.processor.tick(caller="the test kit", lingers=False)
             if not report.enabled:
-                raise AssertionError("ticks run nothing because the setting `enabled` is false: set it to true")
+                raise AssertionError("ticks run no actions because the setting `enabled` is false; set it to true")
             # An action that remains although nothing ran waits for another one, or could never end within a tick.
             if report.remaining and not report.processed and report.errors:
                 errors = "\n".join(f"  {one['action_type']}: {one['error']}" for one in report.errors)
                 raise AssertionError(f"due actions cannot be started:\n{errors}")
             if not report.remaining or not report.processed:
                 return
-        raise AssertionError(f"actions are still due after {_TICKS_MOST} ticks: does a handler snooze without delay?")
+        raise AssertionError(
+            f"actions are still due after {_TICKS_MOST} ticks; look for a handler that snoozes without delay"
+        )
 
 
 #: The state of an action that never ran.

@@ -191,7 +191,7 @@ def fail_action(
 
 def _fail(connection: Connection, lease: tick_store.ExpiredLease, error: BaseException) -> list[RescuedAction]:
     """Set an action that cannot be rescued to failed; leave a locked one to a later rescue."""
-    reason = f"it could not be rescued: {reason_of(error)}"
+    reason = f"the action could not be rescued: {reason_of(error)}"
     if isinstance(error, TEMPORARY_ERRORS) or not fail_action(lambda step: step(connection), lease, reason):
         return []
     return [RescuedAction(lease, Status.FAILED, reason)]

@@ -32,7 +32,7 @@ class Network:
         threading.Thread(target=self._accept, daemon=True).start()
 
     @contextmanager
-    def swallows(self):
+    def drops_packets(self):
         self._passes.clear()
         try:
             yield
@@ -83,7 +83,7 @@ def test_a_statement_without_a_response_ends_soon_after_its_limit(url, network):
             pass
 
         def ask():
-            with network.swallows(), database.connection() as used:
+            with network.drops_packets(), database.connection() as used:
                 assert used is lost
                 used.execute("select 1")
 
@@ -117,7 +117,7 @@ def test_pings_during_a_black_hole_return_503_in_time_and_the_next_one_runs_the_
             response = app.test_client().post("/cron/process", headers=OPEN)
             answers.append((response.status_code, response.json["code"], time.monotonic() - began))
 
-        with network.swallows():
+        with network.drops_packets():
             # The second ping arrives while the first is being processed.
             pings = [threading.Thread(target=ping) for _ in range(2)]
             for one in pings:

@@ -302,7 +302,7 @@ class Unprintable(Exception):
         pytest.param(asyncio.CancelledError(), id="CancelledError"),
         pytest.param(RecursionError("deep"), id="RecursionError"),
         pytest.param(MemoryError(), id="MemoryError"),
-        pytest.param(Unprintable(), id="without a text"),
+        pytest.param(Unprintable(), id="without text"),
         pytest.param(ValueError("a\0b \ud800"), id="text that Postgres rejects"),
         pytest.param(ValueError("x" * 1_000_000), id="long"),
         pytest.param(object(), id="a result that is not JSON"),

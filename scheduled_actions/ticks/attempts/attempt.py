@@ -273,13 +273,15 @@ class InFlightAttempts:
             if (limit := attempt.times_out_at) is not None and now >= limit:
                 self._abandon(attempt, None)
             elif now >= self._budget.answer_by:
-                self._abandon(attempt, f"given up after {now - (attempt.started or now):.1f} s: the tick's time was up")
+                self._abandon(
+                    attempt, f"abandoned after {now - (attempt.started or now):.1f} s: the tick's time was up"
+                )
         return is_nudged
 
     def give_up(self) -> None:
         """Abandon all attempts, so that no handler starts any more and each action has a result."""
         for attempt in list(self.attempts):
-            self._abandon(attempt, "given up: the tick ended early")
+            self._abandon(attempt, "abandoned: the tick ended early")
 
     def _abandon(self, attempt: Attempt, reason: str | None) -> None:
         """Abandon an attempt, unless the attempt has just ended; `reason` is None for a timeout."""

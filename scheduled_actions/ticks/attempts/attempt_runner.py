@@ -116,7 +116,7 @@ class AttemptRunner:
             # For example SystemExit in a validator: if it ended the thread, the attempt would have no result until its
             # timeout.
             log.exception("action.broken id=%s action_type=%s", attempt.claimed.id, attempt.claimed.action_type)
-            return AttemptResult(Failed(f"it could not be run: {describe(error)}"))
+            return AttemptResult(Failed(f"the action could not be run: {describe(error)}"))
 
     def _run_handler(self, attempt: Attempt) -> AttemptResult:
         if attempt.pending_check is not None:
@@ -156,7 +156,7 @@ class AttemptRunner:
         try:
             held = self._state.hooks.check_external(pending, attempt.claimed, self._state.database.do)
         except RETRYABLE_ERRORS:
-            released = Released("another session is changing what its condition waits for")
+            released = Released("another session is changing the data that its condition waits for")
             raise EndedEarly(AttemptResult(released)) from None
         except (psycopg.Error, ScheduledActionsError) as error:
             raise _uncalled(error, f"the condition cannot be evaluated: {describe(error)}") from error

@@ -104,7 +104,7 @@ class HandlerTransactions:
                 return stack.enter_context(self._tick.state.database.connection(UNLIMITED))
             except (psycopg.Error, DatabaseUnavailable) as error:
                 if attempt.is_stopped or self._monotonic() + _RECONNECT_SECONDS >= attempt.start_until:
-                    reason = f"there is no connection for its transaction: {describe(error)}"
+                    reason = f"no connection could be opened for the handler's transaction: {describe(error)}"
                     raise EndedEarly(AttemptResult(Released(reason))) from error
                 time.sleep(_RECONNECT_SECONDS)
 

@@ -250,8 +250,9 @@ class Claimer:
 def evaluate_conditions(claimed: Sequence[Claimed], connection: RetryingConnection, evaluate: Evaluate) -> Evaluated:
     """Return the result of each condition that does not hold, and the external checks that others still need, by id.
 
-    A condition that cannot be evaluated fails its own action only. If another session is changing what the conditions
-    wait for, all of these actions are released without using an attempt: a wait would delay every settlement.
+    A condition that cannot be evaluated fails only its action. If another session is changing the data that the
+    conditions wait for, all of these actions are released without using an attempt, because a wait would delay every
+    settlement.
     """
     conditional = [one for one in claimed if one.condition_text is not None]
     if not conditional:
@@ -262,7 +263,7 @@ def evaluate_conditions(claimed: Sequence[Claimed], connection: RetryingConnecti
             return evaluate(batch, connection.do)
         except RETRYABLE_ERRORS as error:
             log.info("waits.deferred actions=%d error=%s", len(batch), type(error).__name__)
-            released = Released("another session is changing what its condition waits for")
+            released = Released("another session is changing the data that its condition waits for")
             return {one.id: AttemptResult(released) for one in batch}
 
     def fail(one: Claimed, error: BaseException) -> Evaluated:
