@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from scheduled_actions.actions import management, validation
 from scheduled_actions.core import pages, retry
-from scheduled_actions.core.errors import HandlerBroken, RegistryInvalid
+from scheduled_actions.core.errors import HandlerBroken
 from scheduled_actions.registry.handler import HandlerOptions
 from scheduled_actions.web.api.models import (
     CURSOR,
@@ -137,7 +137,7 @@ ROUTES = (
     Route(
         "GET", "/action-types", list_action_types,
         "List the action types of this build, with the JSON Schemas of their payloads", tag="Installation",
-        answers={HTTPStatus.OK: (ActionTypes, "The action types.")}, refuses=(RegistryInvalid,),
+        answers={HTTPStatus.OK: (ActionTypes, "The action types.")},
     ),
     Route(
         "GET", "/ticks", list_ticks, "List ticks, newest first",

@@ -8,12 +8,13 @@ from pydantic import Field, WithJsonSchema
 
 from scheduled_actions.core.errors import (
     ActionTypeForbidden,
+    BudgetExceeded,
+    FunctionTimedOut,
     HandlerBroken,
     InvalidArgument,
     NeverOccurs,
     PayloadInvalid,
     RecurrenceInvalid,
-    RegistryInvalid,
     TooLarge,
     UnknownActionType,
 )
@@ -199,7 +200,7 @@ def create_local_actions(call: Call[EmptyRequest, CreateLocalActionsRequest]) ->
 
 
 _NEW = (
-    InvalidArgument, PayloadInvalid, UnknownActionType, ActionTypeForbidden, TooLarge, HandlerBroken, RegistryInvalid,
+    InvalidArgument, PayloadInvalid, UnknownActionType, ActionTypeForbidden, TooLarge, HandlerBroken,
 )  # fmt: skip
 
 ROUTES = (
@@ -218,6 +219,6 @@ ROUTES = (
         description="Creates one action per user or, with `recurrence`, one schedule per user; all of them, or none.",
         body=CreateLocalActionsRequest,
         answers={HTTPStatus.CREATED: (LocalActions, "The action or schedule of each user.")},
-        refuses=(*_NEW, RecurrenceInvalid, NeverOccurs), creates=True,
+        refuses=(*_NEW, RecurrenceInvalid, NeverOccurs, BudgetExceeded, FunctionTimedOut), creates=True,
     ),
 )  # fmt: skip

@@ -224,6 +224,24 @@ def test_a_deadline_of_another_team_is_indistinguishable_from_an_unknown_one(api
     assert connection.execute("select to_jsonb(d) from scheduled_action_deadlines d").fetchall() == before
 
 
+@pytest.mark.parametrize(
+    ("change", "body"),
+    [
+        ("pause", {}), ("resume", {}), ("acknowledge", {}), ("reassign", {"recipients": "bob@example.org"}),
+        ("move", {"delay": "P91D"}), ("preview", {"reminders": ["1 day before"]}),
+    ],
+)  # fmt: skip
+def test_a_change_of_an_unusable_deadline_returns_the_documented_conflict(api, connection, change, body):
+    deadline_id = made(api)["id"]
+    connection.execute("update scheduled_action_deadlines set timezone = 'Mars'")
+
+    response = api("POST", f"/deadlines/{deadline_id}/{change}", body)
+
+    operation = api.client.get("/openapi.json").json["paths"][f"/api/v1/deadlines/{{id}}/{change}"]["post"]
+    assert (response.status_code, response.json["code"]) == (409, "deadline_unusable")
+    assert "`deadline_unusable`" in operation["responses"]["409"]["description"]
+
+
 def test_the_error_names_a_missing_handler_of_deadlines(a_runtime):
     api = Api(application(a_runtime(registry=Registry.of(start))).test_client(), ADMIN_TOKEN)
 

@@ -36,6 +36,7 @@ def test_every_route_is_documented_with_its_role_and_errors(document):
         assert operation["security"] == [{"token": []}]
         assert f"`{route.role}`" in operation["description"]
         assert {"400", "401", "403", "429", "500", "503"} <= set(operation["responses"])
+        assert "`registry_invalid`" in operation["responses"]["503"]["description"]
         for kind in route.refuses:
             assert kind.code in str(operation["responses"][str(int(status_of(kind)))])
     assert {path for _, path in described} == {

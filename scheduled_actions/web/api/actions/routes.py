@@ -17,7 +17,6 @@ from scheduled_actions.core.errors import (
     InvalidArgument,
     PayloadInvalid,
     RefusedByDatabase,
-    RegistryInvalid,
     RequestError,
     TooLarge,
     UnknownAction,
@@ -254,7 +253,7 @@ def _require_if_match(call: Call[Any, Any]) -> Locked:
 
 _SCHEDULING = (
     PayloadInvalid, InvalidArgument, FollowUpInvalid, RefusedByDatabase, UnknownActionType, ActionTypeForbidden,
-    TooLarge, HandlerBroken, RegistryInvalid,
+    TooLarge, HandlerBroken,
 )  # fmt: skip
 _ETAG = {"ETag": "Version of the action, for If-Match."}
 #: Options of the routes that return an action.
@@ -347,7 +346,7 @@ ROUTES = (
     Route(
         "POST", "/actions/retry", retry_actions, "Retry the failed, cancelled or skipped actions that match a filter",
         tag="Actions", description=_BULK, body=RetryActionsRequest,
-        answers={HTTPStatus.OK: (BulkResultDocument, "The result.")}, refuses=(RegistryInvalid,),
+        answers={HTTPStatus.OK: (BulkResultDocument, "The result.")},
     ),
     Route(
         "POST", "/actions/cancel", cancel_actions,
@@ -355,6 +354,5 @@ ROUTES = (
         description=f"{_BULK} Pending actions that are overdue or due within `edit_lock_seconds` are left out unless "
         "`force` is true.",
         body=CancelActionsRequest, answers={HTTPStatus.OK: (BulkResultDocument, "The result.")},
-        refuses=(RegistryInvalid,),
     ),
 )  # fmt: skip

@@ -7,12 +7,14 @@ from typing import Any
 
 from scheduled_actions.core.errors import (
     ActionTypeForbidden,
+    BudgetExceeded,
+    DeadlineUnusable,
+    FunctionTimedOut,
     HandlerBroken,
     InvalidArgument,
     NeverOccurs,
     PayloadInvalid,
     RecurrenceInvalid,
-    RegistryInvalid,
     TooLarge,
     UnknownActionType,
     UnknownDeadline,
@@ -180,10 +182,10 @@ def _answer(deadline: model.Deadline) -> Answer:
 
 
 _DEFINING = (
-    InvalidArgument, RecurrenceInvalid, NeverOccurs, PayloadInvalid, UnknownActionType, ActionTypeForbidden, TooLarge,
-    HandlerBroken, RegistryInvalid,
+    InvalidArgument, RecurrenceInvalid, NeverOccurs, BudgetExceeded, FunctionTimedOut, PayloadInvalid,
+    UnknownActionType, ActionTypeForbidden, TooLarge, HandlerBroken,
 )  # fmt: skip
-_CHANGING = (UnknownDeadline, WrongDeadlineStatus, InvalidArgument)
+_CHANGING = (UnknownDeadline, WrongDeadlineStatus, DeadlineUnusable, InvalidArgument, BudgetExceeded)
 _PREVIEW = {HTTPStatus.OK: (DeadlinePreviewDocument, "The due instant and the stages.")}
 _ETAG = {"ETag": "Version of the deadline, for If-Match; it does not depend on the timeline or the history."}
 #: Options of the routes that change a deadline.

@@ -17,6 +17,7 @@ from scheduled_actions.core.errors import (
     DatabaseUnavailable,
     NotConfigured,
     RefusedByDatabase,
+    RegistryInvalid,
     RowLocked,
     ScheduledActionsError,
     SchemaOutdated,
@@ -51,8 +52,8 @@ _REF = "#/components/schemas/{model}"
 #: Errors of every route.
 _EVERYWHERE = (
     FieldsInvalid, RefusedByDatabase, Unauthorized, Forbidden, TooManyAttempts,
-    NotConfigured, DatabaseUnavailable, DatabaseBusy, SchemaOutdated, SchemaUnreleased, TooBusy, RowLocked,
-    ConflictingChange,
+    NotConfigured, RegistryInvalid, DatabaseUnavailable, DatabaseBusy, SchemaOutdated, SchemaUnreleased, TooBusy,
+    RowLocked, ConflictingChange,
 )  # fmt: skip
 _OF_BODIES = (BodyUnreadable, TooLarge, UnsupportedMediaType)
 _OF_KEYS = (IdempotencyKeyReused, IdempotencyKeyInUse)

@@ -11,6 +11,7 @@ from scheduled_actions.core.errors import (
     ActionTypeForbidden,
     BudgetExceeded,
     FollowUpInvalid,
+    FunctionFailed,
     FunctionTimedOut,
     HandlerBroken,
     InvalidArgument,
@@ -205,10 +206,11 @@ def _answer(call: Call[Any, Any], schedule: model.Schedule) -> Answer:
     return Answer.with_etag(document, version=_definition(schedule)).extended(DescribedSchedule, **found)
 
 
-_RULES = (RecurrenceInvalid, NeverOccurs, InvalidArgument, BudgetExceeded, FunctionTimedOut)
+_RULES = (
+    RecurrenceInvalid, NeverOccurs, InvalidArgument, BudgetExceeded, FunctionTimedOut, FunctionFailed, HandlerBroken,
+)  # fmt: skip
 _DEFINING = (
-    *_RULES, PayloadInvalid, FollowUpInvalid, UnknownActionType, ActionTypeForbidden, TooLarge, HandlerBroken,
-    RegistryInvalid,
+    *_RULES, PayloadInvalid, FollowUpInvalid, UnknownActionType, ActionTypeForbidden, TooLarge,
 )  # fmt: skip
 _ETAG = {"ETag": "Version of the schedule, for If-Match; runs of the schedule do not change the version."}
 _ONE: dict[str, Any] = {

@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 from scheduled_actions.core.errors import (
+    BudgetExceeded,
     EndpointDeclaredInFile,
     ExtraMissing,
     InvalidArgument,
@@ -215,7 +216,8 @@ ROUTES = (
         "Send the events that an endpoint has missed", tag="Webhooks",
         description="Schedules deliveries of matching events that were not routed to the endpoint, for example "
         f"because the endpoint did not exist or was disabled. {_BATCH}",
-        body=ReplayEventsRequest, answers={HTTPStatus.OK: (BatchResult, "The progress.")}, refuses=(UnknownEndpoint,),
+        body=ReplayEventsRequest, answers={HTTPStatus.OK: (BatchResult, "The progress.")},
+        refuses=(UnknownEndpoint, BudgetExceeded),
     ),
     Route(
         "GET", "/webhooks/deliveries", list_deliveries, "List deliveries, newest first", tag="Webhooks",
