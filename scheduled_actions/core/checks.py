@@ -23,7 +23,7 @@ _YEAR_SECONDS = 366 * 86400
 def check_scheduled_at(
     moment: datetime | timedelta | None, timezone: str | None
 ) -> tuple[datetime | None, timedelta | None]:
-    """Return the instant in UTC, or the delay from the database's clock; None for the other one.
+    """Return the instant in UTC and None; for a delay, return None and the delay from the database's clock.
 
     Args:
         moment: An aware datetime, a naive datetime in the time zone, or a delay of at most a hundred years; None: now,

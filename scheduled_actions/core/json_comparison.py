@@ -32,7 +32,7 @@ def resolve_pointer(pointer: str, value: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def equals(value: Any, wanted: Any) -> bool:  # noqa: ANN401 - any JSON
-    """Return whether two JSON values are equal; true does not equal 1, except inside lists and objects."""
+    """Return whether two JSON values are equal. True does not equal 1, except inside lists and objects."""
     return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)
 
 

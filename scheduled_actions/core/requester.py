@@ -1,4 +1,4 @@
-"""The caller of the HTTP API or the dashboard, as it is passed to services."""
+"""The caller of the HTTP API or the dashboard, in the form that services receive."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

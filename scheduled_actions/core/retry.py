@@ -28,7 +28,7 @@ class RetryPolicy(Protocol):
         """Return the wait after failed attempt number `attempt` (from 1); `draw` is uniform in [0, 1)."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the policy as it is stored with an action."""
+        """Return the JSON form of the policy, which is stored with an action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Backoff:
         _check_jitter(self.jitter)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the policy as it is stored with an action."""
+        """Return the JSON form of the policy, which is stored with an action."""
         return {"kind": type(self).__name__.lower(), **asdict(self)}
 
 
@@ -91,7 +91,7 @@ class Delays:
         return _spread(self.seconds[min(attempt, len(self.seconds)) - 1], self.jitter, draw)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the policy as it is stored with an action."""
+        """Return the JSON form of the policy, which is stored with an action."""
         return {"kind": "delays", "seconds": list(self.seconds), "jitter": self.jitter}
 
 

@@ -56,7 +56,7 @@ class Secret:
         return f"Secret({self.name})"
 
     def reveal(self) -> str:
-        """Return the secret itself, as it is set in the environment."""
+        """Return the whole value of the environment variable."""
         return self._value
 
     def matches(self, presented: str) -> bool:

@@ -1,7 +1,7 @@
 """Create OpenTelemetry spans of ticks, handlers and deliveries; continue the trace in which an action was scheduled.
 
-This module does not import OpenTelemetry: an application with a tracer provider has imported `opentelemetry.trace`
-itself. Without one, the only cost is a look-up in `sys.modules`.
+An application with a tracer provider has imported `opentelemetry.trace` itself. Without that import, this module does
+not import OpenTelemetry, and the only cost is a look-up in `sys.modules`.
 
 Source: https://www.w3.org/TR/trace-context/ for `traceparent`.
 """

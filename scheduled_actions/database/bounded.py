@@ -52,7 +52,7 @@ class StatementLimits:
         }
 
 
-#: For migrations, and for code with limits of its own.
+#: For migrations, and for code that sets its own limits.
 UNLIMITED = StatementLimits(lock_seconds=0, statement_seconds=0)
 
 

@@ -1,4 +1,7 @@
-"""Check the settings of TOML and of environment variables: single values, and tables, which become dataclasses."""
+"""Check the settings of TOML and of environment variables: single values, and tables, which become dataclasses.
+
+A check returns the converted value, and raises ValueError with a description of valid values for an invalid one.
+"""
 
 import ipaddress
 import math
@@ -116,7 +119,7 @@ _hours = matching(
 
 
 def variables(value: Any) -> dict[str, str]:  # noqa: ANN401 - any value of TOML
-    """Return the environment variables of channels by channel name."""
+    """Return the names of the channels' environment variables, by channel name."""
     _require(isinstance(value, dict), 'must be a table such as ops = "OPS_SLACK_URL"')
     check_table_names(value)
     return {name: variable(one) for name, one in value.items()}

@@ -127,7 +127,7 @@ class ProjectUnusable(DeploymentError):
 
 @error_class
 class SchemaOutdated(DeploymentError):
-    """The schema is missing or older than this code."""
+    """The schema is missing or older than this code, or its SQL functions belong to another version of the code."""
 
     found: int
     wanted: int
