@@ -20,7 +20,7 @@ def nearest(text: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
         cutoff: The minimum similarity, from 0 to 1 (`difflib`).
 
     Returns:
-        None if no known name is that similar.
+        The known name; None if no known name is that similar.
     """
     import difflib  # noqa: PLC0415 - only for an error
 

@@ -279,7 +279,8 @@ class RetryingConnection:
 def abort_connection(connection: Connection) -> None:
     """Abort a connection that another thread uses: its statement fails, and the server rolls its transaction back.
 
-    The socket is shut down instead of closed, because its number must not be reused while the other thread uses it.
+    The socket is shut down instead of closed, because its file descriptor must not be reused while the other thread
+    uses it.
     """
     try:
         connection.cancel_safe(timeout=1.0)
