@@ -1,4 +1,4 @@
-"""Plan schedules whose rules call project functions or take many steps: after the commit, without locks."""
+"""Plan schedules whose rules call project functions or take many steps: after the commit, without holding locks."""
 
 import threading
 from collections import deque

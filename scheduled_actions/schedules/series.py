@@ -247,7 +247,7 @@ class ScheduleHook:
             return update._replace(executed=sum(status in _RAN for status in ended.values()) if is_rolling else 0)
         pointed = ended.get(schedule.next_action_id) if schedule.next_action_id else None
         if pointed is not None:
-            # The planned occurrence itself; that of a fixed schedule ended without having started.
+            # The planned occurrence has ended. That of a fixed schedule ended without having started.
             has_run = is_rolling and pointed in _RAN
             update = update._replace(keeps_pointer=False, is_past=True, executed=int(has_run), skipped=int(not has_run))
         if schedule.pause_after_failures is not None and failures >= schedule.pause_after_failures:

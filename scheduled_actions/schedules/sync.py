@@ -15,7 +15,8 @@ from scheduled_actions.database.transactions import borrowed_connection, commits
 from scheduled_actions.schedules import operations, store
 from scheduled_actions.schedules.service import Schedules
 
-#: The `status_by` of a schedule whose declaration was removed; when the declaration returns, only such a pause ends.
+#: The `status_by` of schedules that are paused because their declaration was removed. When a declaration returns, its
+#: schedule is resumed only if the pause has this value.
 SYNC = "scheduled-actions schedules sync"
 
 

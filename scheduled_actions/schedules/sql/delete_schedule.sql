@@ -1,2 +1,2 @@
--- The schedule is deleted. Its occurrences that were started keep its id in their history.
+-- The schedule is deleted. Its started occurrences keep its id in their column `schedule_id`.
 delete from scheduled_action_schedules s where s.id = %(schedule_id)s
