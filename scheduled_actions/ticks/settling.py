@@ -104,7 +104,7 @@ class ResultWriter:
     def _count_completions(
         self, attempts: list[Attempt], done: settling.CompletionResult, running: list[UUID]
     ) -> WriteResult:
-        """Count completed actions; settle those whose schedule was changed meanwhile and now waits for their end."""
+        """Count completed actions; settle those whose schedule was changed while they ran, and waits for their end."""
         self._announced = running if done.announced else None
         written = WriteResult(done.announced)
         if done.lost:

@@ -75,7 +75,7 @@ def test_a_database_restart_causes_503_answers_and_no_other_loss(own_server, ser
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             wait_until(lambda: not _pending(connection), within=120, what="no action is pending")
     with closing(psycopg.connect(server.dsn, autocommit=True)) as connection:
-        _settle_what_was_lost(Actions(connection), service)
+        _end_lost_leases(Actions(connection), service)
         assert set(pings.statuses) == {200, 503}
         assert all(answer.retry_after for answer in pings.answers if answer.status == 503)
         repeated = _assert_nothing_is_lost(Actions(connection), ledger, given)
@@ -123,7 +123,7 @@ def _pending(connection):
     ).fetchone()[0]
 
 
-def _settle_what_was_lost(actions, service):
+def _end_lost_leases(actions, service):
     """End the leases of claims whose answer never reached the process, while no tick is running."""
     actions.move_clock(LEASE_SECONDS + 1)
     with Pings([service.port], clients=4) as pings:
@@ -186,7 +186,7 @@ def test_terminated_backends_lose_no_action_and_repeat_no_committed_effect(
                 ).fetchall()
             )
         wait_until(lambda: not _pending(connection), within=120, what="no action is pending")
-    _settle_what_was_lost(actions, service)
+    _end_lost_leases(actions, service)
 
     assert set(pings.statuses) <= {200, 503}
     repeated = _assert_nothing_is_lost(actions, ledger, given)

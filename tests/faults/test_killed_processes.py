@@ -29,7 +29,7 @@ BATCH = 400
 TRANSACT = "proof:transact"
 
 
-def test_twenty_kills_lose_nothing_and_repeat_only_what_was_running(serve, actions, ledger, record_property):
+def test_twenty_kills_lose_nothing_and_repeat_only_running_actions(serve, actions, ledger, record_property):
     actions.connection.execute(EFFECTS)
     service = serve(workers=WORKERS, concurrency=CONCURRENCY, **SHORT_TICKS)
     given = []

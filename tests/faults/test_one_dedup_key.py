@@ -1,4 +1,4 @@
-"""Many threads of two processes schedule under one key, while ticks claim, fail and retry what they scheduled."""
+"""Many threads of two processes schedule under one key, while ticks claim, fail and retry their actions."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def _delivered(ledger, rows):
         given[str(run.action_id)].append(run.payload)
     for action_id, row in rows.items():
         payload = row["payload"]
-        stands = [one["number"] for one in payload] if isinstance(payload, list) else {"seconds": 0, **payload}
-        assert given[action_id] == [stands, stands]
+        stored = [one["number"] for one in payload] if isinstance(payload, list) else {"seconds": 0, **payload}
+        assert given[action_id] == [stored, stored]
     return {action_id: payloads[-1] for action_id, payloads in given.items()}
 
 

@@ -128,8 +128,8 @@ class Requests:
         answer = self._client.open(path, method=method, **options)
         took = time.process_time() - began
         if answer.status_code >= 500:
-            said = answer.text[:300] if answer.is_json or "problem" in answer.mimetype else ""
-            raise BadRequestAnswer(f"{method} {path[:200]}: {answer.status_code} {said} {_LastError.text}")
+            text = answer.text[:300] if answer.is_json or "problem" in answer.mimetype else ""
+            raise BadRequestAnswer(f"{method} {path[:200]}: {answer.status_code} {text} {_LastError.text}")
         if took > CPU_SECONDS_MOST:
             raise BadRequestAnswer(f"{method} {path[:200]}: {took:.1f} s of CPU")
         return answer

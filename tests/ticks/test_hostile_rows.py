@@ -106,7 +106,7 @@ def overwrite(connection, table, column, value, key):
     try:
         with connection.transaction():
             connection.execute(statement, [value, key])
-    except Exception:  # noqa: BLE001 - whatever the table says
+    except Exception:  # noqa: BLE001 - the table may refuse the value
         return False
     return True
 

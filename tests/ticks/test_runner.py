@@ -204,8 +204,8 @@ def test_coroutines_of_one_thread_share_its_loop():
     assert loops[0] is loops[1]
 
 
-@pytest.mark.parametrize("is_given_up_early", [True, False])
-def test_an_abandoned_coroutine_is_cancelled(is_given_up_early):
+@pytest.mark.parametrize("is_abandoned_early", [True, False])
+def test_an_abandoned_coroutine_is_cancelled(is_abandoned_early):
     runner, results, late = HandlerThreads(1), queue.SimpleQueue(), queue.SimpleQueue()
     started, may_go = threading.Event(), threading.Event()
 
@@ -214,7 +214,7 @@ def test_an_abandoned_coroutine_is_cancelled(is_given_up_early):
         await asyncio.sleep(PATIENCE)
 
     def work(job):
-        if is_given_up_early:
+        if is_abandoned_early:
             started.set()
             may_go.wait(PATIENCE)
         try:

@@ -746,10 +746,10 @@ def test_an_action_that_is_due_again_immediately_runs_again_in_the_same_tick(a_p
 
     @action("test:run")
     def handle(payload):
-        said = next(answers)
-        if isinstance(said, BaseException):
-            raise said
-        return said
+        answer = next(answers)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     project = a_project(handle)
     action_id = schedule(project)

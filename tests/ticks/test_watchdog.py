@@ -57,7 +57,7 @@ def test_a_forked_process_has_its_own_watchdog_even_if_the_lock_was_held(watchdo
     is_held, may_go = threading.Event(), threading.Event()
 
     def hold():
-        with watchdog._changed:  # noqa: SLF001 - what a thread of its own would hold
+        with watchdog._changed:  # noqa: SLF001 - as another thread may hold it at the fork
             is_held.set()
             may_go.wait(30)
 

@@ -27,7 +27,7 @@ _KEPT_DURATIONS = 64
 #: Minimum number of durations: to treat a type as fast, and for a usable 95th percentile.
 _MIN_FOR_FAST = 5
 _MIN_FOR_P95 = 20
-#: A claim takes about as many actions as the threads run in this time; the rest stays available to other ticks.
+#: A claim takes about as many actions as the threads run in this time; further ones stay available to other ticks.
 _CLAIM_SECONDS = 1.0
 #: Time that a tick needs in addition to its handlers, for claiming and settling.
 _SETTLING_SECONDS = 1.0
