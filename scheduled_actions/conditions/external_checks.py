@@ -91,7 +91,7 @@ class ExternalChecker:
                 case _:
                     return self._call(given, claimed)
         except psycopg.Error as error:
-            # The database's message may hold values; the class name does not.
+            # The message of a database error may contain values; its class name does not.
             return _broken(type(error).__name__)
         except (ScheduledActionsError, TimeoutError) as error:
             return _broken(str(error))
@@ -139,7 +139,7 @@ class ExternalChecker:
                 ) as response:
                     status, body = response.status, response.read(ANSWER_LIMIT + 1)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            # The error's text may name an internal address.
+            # The message of the error may contain an internal address.
             return _broken(f"{place} did not answer ({type(error).__name__})")
         if status not in given["status"]:
             expected = " or ".join(map(str, given["status"]))
@@ -307,10 +307,10 @@ def _run(
                 connection.execute("set transaction read only")
                 rows = list(connection.execute(text, {**given, **(ours or {}), TEAM: team_id}))
         except psycopg.errors.QueryCanceled:
-            # Mapped in this block: code outside it would treat the error as the cancellation of its own statement.
+            # Of a database error, `run` returns only the class name; of a TimeoutError, it returns the message.
             raise TimeoutError(f"the query took longer than {query.timeout_seconds:g} s") from None
         except psycopg.ProgrammingError as error:
-            # Raised after the block, because the block would report an unknown name in the query as an outdated schema.
+            # Raised after the block, which would treat an unknown name in the query as a sign of an outdated schema.
             mistake = error
     if mistake is not None:
         raise mistake

@@ -28,7 +28,7 @@ from scheduled_actions.registry.handler import Context, Skip
 
 #: Emitted when a deadline is marked missed.
 MISSED_EVENT = "deadline:missed"
-#: Emitted when an escalation level has been notified.
+#: Emitted when the people of an escalation level are notified.
 ESCALATED_EVENT = "deadline:escalated"
 _GONE = "the deadline no longer exists"
 
@@ -110,7 +110,7 @@ class NotificationJob(NamedTuple):
     stage: Stage
     #: The stage and the number of its occurrence, as stored with the action: "reminder:60 days before#1".
     occurrence: str
-    #: The recipients.
+    #: The recipients, as given: addresses, roles, or people as objects.
     to: tuple[Any, ...]
     now: datetime
 

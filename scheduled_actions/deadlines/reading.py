@@ -17,7 +17,7 @@ from scheduled_actions.deadlines.rules import planning
 
 #: Maximum number of receipts, and of timeline entries, shown with a deadline.
 MAX_TIMELINE = 100
-#: The timeline state of history entries.
+#: The timeline state of history entries, by their `what`.
 _STATE_OF_ENTRY = {"reminded": "sent", "escalated": "sent", "held_back": "held_back"}
 
 

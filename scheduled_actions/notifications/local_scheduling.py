@@ -150,7 +150,7 @@ class LocalScheduling:
             RecurrenceInvalid: The rule is invalid.
             BudgetExceeded: Evaluating the rule in all zones takes too many steps.
         """
-        # With the time in the rule, a schedule that begins in a DST gap has the right time from the next day on.
+        # If the rule contains the time of day, a schedule that starts in a DST gap is correct from the next day on.
         rule_text = f"{recurrence} at {time_text(clock)}"
         budget = EvaluationBudget("the recurrence in the time zones of the users")
         try:

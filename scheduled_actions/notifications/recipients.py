@@ -20,7 +20,7 @@ from scheduled_actions.registry import Registry
 PEOPLE_MOST = 1000
 #: Maximum length of a chain of resolvers, in which one returns references to another.
 _RESOLVED_MOST = 4
-#: `resolver:name`, but not a web address.
+#: A role, `resolver:name`; web addresses do not match.
 REFERENCE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._\-]{0,99}):(?!//)(.{1,500})")
 APPRISE_PROBLEM = (
     "must not be stored with an action, where users can read it: declare a named channel in "

@@ -242,7 +242,7 @@ def _escalation(given: Any) -> Iterator[Stage]:  # noqa: ANN401 - any JSON
     if interval is not None and repeat == 1:
         raise InvalidArgument("escalation.interval", problem="needs `repeat` of 2 or more")
     if repeat > 1 and not said.get("levels"):
-        # Without levels it would remove the existing escalation.
+        # An object without levels would remove the existing escalation.
         raise InvalidArgument("escalation.levels", problem="must not be empty when `repeat` is 2 or more")
     repetition: dict[str, Any] = {"repeat": interval or "daily", "times": repeat} if repeat > 1 else {}
     levels = _items(

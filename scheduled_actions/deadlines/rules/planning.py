@@ -19,7 +19,7 @@ _ONE_MICROSECOND = timedelta(microseconds=1)
 #: A stage that is claimed while its deadline is paused is checked again after this time, or when the
 #: deadline is resumed.
 WHILE_PAUSED = timedelta(days=1)
-#: The deadlines of one series that are open at the same time must be fewer than this.
+#: A series must have fewer deadlines than this open at the same time.
 AHEAD_MOST = 100
 
 
@@ -180,7 +180,7 @@ def decide(  # noqa: PLR0911 - a return per decision
     """
     stage = deadline.stage(key)
     if stage is not None and stage.kind == "renewal":
-        # A series continues whatever the state of one deadline.
+        # The state of one deadline does not stop its series.
         return None, stage
     if deadline.paused_at is None and (refused := not_holding(deadline)) is not None:
         return Skipped(refused), None
