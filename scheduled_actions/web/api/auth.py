@@ -143,7 +143,9 @@ def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None
 
 
 def client_address(request: Request, settings: Settings) -> str:
-    """Return the address of the client; only trusted proxies can give another address in `X-Forwarded-For`.
+    """Return the address of the client; an empty string if the server does not provide it.
+
+    Only trusted proxies can give another address in `X-Forwarded-For`.
 
     Args:
         request: The request.

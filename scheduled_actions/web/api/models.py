@@ -181,7 +181,7 @@ def _parse_instant(value: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _parse_delay(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Convert a number of seconds or an ISO 8601 duration to a timedelta; reject more than a hundred years."""
+    """Convert a number of seconds, or a duration such as `PT5M` or `90s`, to a timedelta of at most a hundred years."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise rejection("should be a number of seconds, or a duration such as PT5M")
     try:

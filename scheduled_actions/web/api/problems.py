@@ -314,7 +314,7 @@ def _members(error: ScheduledActionsError) -> dict[str, Any]:
 
 
 def field_problems(error: RequestError, *, inside: str = "") -> list[FieldProblem]:
-    """Return the invalid fields that an error names, with their full paths.
+    """Return the invalid fields that an error names, with their full paths; empty if the error names no field.
 
     Args:
         error: Any request error.

@@ -91,7 +91,7 @@ class Answer:
         return cls(document, headers={"ETag": etag_of(version or document)})
 
     def located(self, path: str, *, is_new: bool) -> Self:
-        """Return the response with the path of the resource, and with the status 201 if the resource is new."""
+        """Return the response with `path` as its Location, and with status 201 if the resource is new, else 200."""
         return replace(
             self,
             status=HTTPStatus.CREATED if is_new else HTTPStatus.OK,
@@ -161,7 +161,7 @@ def found_page(
 
 
 def etag_of(shown: BaseModel) -> str:
-    """Return the strong ETag of a representation."""
+    """Return the strong ETag of a representation, including the quotes."""
     return f'"{hashlib.sha256(shown.model_dump_json().encode()).hexdigest()[:32]}"'
 
 

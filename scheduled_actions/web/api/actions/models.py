@@ -303,7 +303,7 @@ ActionPage = page_of(
 )
 
 
-@shares_fields(Scheduled, id=None, deduplicated=None)
+@shares_fields(Scheduled, id=None, deduplicated="Whether the action was merged into an existing pending action.")
 class ActionReference(ResponseModel):
     """The id of a new action, or of the action that it was merged into."""
 

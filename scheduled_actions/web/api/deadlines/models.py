@@ -182,7 +182,9 @@ class DeadlinesQuery(TargetsQuery):
     """Filters of a list of deadlines."""
 
     status: model.DeadlineStatus | None = None
-    overdue: Flag = Field(default=False, description="Only unresolved deadlines whose due instant has passed.")
+    overdue: Flag = Field(
+        default=False, description="Only unresolved deadlines that are not paused and whose due instant has passed."
+    )
     target_id: ShortText | None = Field(None, description="Must be given together with `target_type`.")
     series_id: Id | None = None
     due_from: Instant | None = Field(None, description="Inclusive lower bound of `due_at`.")

@@ -95,8 +95,8 @@ class RotateSecretRequest(RequestModel):
     next_attempt_at="When the first pending delivery is due; null without one.",
     deferred="Number of pending deliveries that were deferred because of the endpoint; a deferral uses no attempt.",
     deferred_until="When the first deferred delivery is due; null without one.",
-    deferred_reason="Why the first deferred delivery was deferred: `hung` (a response took five seconds or more), "
-    "`slow` (a response took far longer than usual), `full` (the in-flight limit is reached), `team` "
+    deferred_reason="Why the first deferred delivery was deferred: `hung` (a delivery took five seconds or more), "
+    "`slow` (a delivery in flight takes much longer than usual), `full` (the in-flight limit is reached), `team` "
     "(other endpoints of the team do not respond) or `rate_limit`.",
     is_complete="Whether all pending deliveries were read; if false, the numbers are lower bounds.",
 )
