@@ -575,7 +575,7 @@ def test_an_action_that_is_due_soon_is_locked_for_api_callers(project, seconds, 
         action_id = schedule(project, scheduled_at=timedelta(seconds=seconds)).id
 
         if is_locked:
-            with pytest.raises(ActionLocked, match=r"is locked: it cannot be changed later than 120 seconds \(edit_lock_seconds\)"):
+            with pytest.raises(ActionLocked, match=r"cannot be changed later than 120 seconds \(edit_lock_seconds\)"):
                 change(action_id, edit_lock_seconds=120)
         change(action_id, edit_lock_seconds=None if is_locked else 120)
 
