@@ -124,7 +124,7 @@ def claim_grouped(
     left_out: Collection[str] = (),
     window: int | None = None,
 ) -> tuple[list[Claimed], ScanPosition]:
-    """Claim the oldest due action of each free lock group, and due actions that kept their group.
+    """Claim the first due action of each free lock group, by priority and time, and due actions that kept their group.
 
     Args:
         connection: In a transaction.
@@ -167,7 +167,7 @@ def claim_grouped_of_others(
     left_out: Collection[str],
     window: int = WINDOW,
 ) -> tuple[list[Claimed], ScanPosition]:
-    """Claim the oldest due action of each free lock group, except those of some teams; see `claim_grouped`."""
+    """Claim the first due action of each free lock group, except those of some teams; see `claim_grouped`."""
     claimed, position = claim_grouped(
         connection, tick, wanted=wanted, after=after, excluded=excluded, left_out=left_out, window=window
     )

@@ -155,7 +155,7 @@ class ActionOperations:
         )
 
     def exact_counts(self, *, overdue_seconds: float = 300) -> ActionCounts:
-        """Count all actions by status, and due and overdue actions, without limits and types; reads the whole table."""
+        """Count all actions by status, and due and overdue actions, without limits or types; reads the whole table."""
         with self.database.connection() as connection:
             found = dict(store.sql.run(connection, "count_by_status").fetchall())
             due, overdue, oldest = store.due(connection, overdue_seconds=overdue_seconds, most=_NO_BOUND)
@@ -244,7 +244,7 @@ class ActionOperations:
         return replace(self._change(filters, None, limit=most, cursor=None, batch=most), next_cursor=None)
 
     def retry_matching(self, filters: ActionFilters, *, by: str | None, limit: int, cursor: UUID | None) -> BulkResult:
-        """Make at most `limit` matching actions pending again, with no attempts used, newest first."""
+        """Retry at most `limit` matching actions, newest first, as `Scheduler.retry_action` does."""
         return self._change(
             filters,
             partial(self.find_scheduler().retry_action, by=by, team_id=filters.team_id),

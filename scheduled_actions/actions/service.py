@@ -61,6 +61,7 @@ class Scheduler:
 
         Raises:
             RequestError: The type is unknown or not open to the requester, or the payload or an argument is invalid.
+            HandlerBroken: The handler, or that of a follow-up, cannot be loaded.
             DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
         row = self.validator.row(new, requester=requester)
@@ -80,7 +81,7 @@ class Scheduler:
         """Schedule many actions in one round trip, all or none; return the results in the same order.
 
         Raises:
-            RequestError: As for `schedule_action`; a note names the position of the invalid action.
+            RequestError, HandlerBroken: As for `schedule_action`; a note names the position of the action.
             DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
         checks.check_list("new_actions", new_actions)
@@ -207,7 +208,7 @@ class Scheduler:
             scheduled_at: As for `schedule_action`.
             timezone: IANA time zone of a naive `scheduled_at`.
             priority: Lower numbers run first.
-            max_attempts: Attempts allowed, the first included.
+            max_attempts: The maximum number of attempts, including the first.
             retry: The retry policy of this action.
             metadata: Replaces the stored metadata.
             condition: The new condition; None removes it. If the action already waits for its condition, changing the
@@ -282,13 +283,13 @@ class Scheduler:
         edit_lock_seconds: int | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Action:
-        """Cancel a pending or `no_action` action, or request a running one to stop without a retry; return the action.
+        """Cancel a pending or `no_action` action, or request that a running one stop without retry; return the action.
 
         Args:
             action_id: The action.
             reason: Stored in the history of the action, and shown to users.
             by: Who cancels the action; stored in its history.
-            also_running: Whether to request a running action to stop; False rejects the call.
+            also_running: Whether a running action is requested to stop; if False, the call raises `WrongStatus`.
             team_id: Only within this team.
             edit_lock_seconds: As for `update_action`.
             connection: Your own connection; the change takes effect once its transaction commits.
@@ -328,7 +329,7 @@ class Scheduler:
         team_id: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Action:
-        """Make a failed, cancelled or skipped action pending again, with no attempts used; return the action.
+        """Make a failed, cancelled or skipped action due now, with no attempts used; return the action.
 
         Args:
             action_id: The action.

@@ -168,7 +168,7 @@ def complete(
 def fail(connection: Connection, action_id: UUID, token: UUID, reason: str) -> bool:
     """End an action as failed even if its row is unreadable; return False if its claim was lost.
 
-    Used for an outcome that `settle` cannot write: schedules no follow-ups, adds no history entry and charges nothing.
+    For an outcome that `settle` cannot write: schedules no follow-ups, adds no history entry and charges no attempt.
     """
     return (
         store.sql.run(
@@ -228,7 +228,8 @@ class Settler:
     def settle_alone(self, connection: Connection, tick: TickRow, outcome: SettlementRow) -> SettlementResult:
         """Settle one outcome, then call the hooks; a failed hook does not undo the settlement.
 
-        Used after the database rejected a batch with this outcome: that batch has already waited for the locks.
+        Used after the database rejected a batch that contains this outcome. The hooks then use the short lock timeout,
+        because that batch has already waited for the locks.
         """
         settled = settle(connection, tick, [outcome], running=None)
         self.settled_apart(connection, [outcome], settled.statuses, was_refused=True)
@@ -306,7 +307,7 @@ class Settler:
         team_id: str | None,
         edit_lock_seconds: int | None,
     ) -> Action | None:
-        """Cancel a pending action, or request a running one to stop, and call the hooks, in one transaction.
+        """Cancel a pending action, or request that a running one stop, and call the hooks, in one transaction.
 
         Returns:
             The action; None if it does not exist (in that team), has ended, is due within `edit_lock_seconds`, or is

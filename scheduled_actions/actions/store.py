@@ -156,12 +156,15 @@ def read(connection: Connection, ids: Sequence[UUID]) -> list[Action]:
 
 
 def update(connection: Connection, action_id: UUID, changes: Mapping[str, Any]) -> Action | None:
-    """Change a pending action and return it; None if it does not exist (in the team), is not pending, or is locked.
+    """Change a pending action and return it; None if it cannot be changed.
 
     Args:
         connection: In a transaction, the change takes effect once it commits.
         action_id: The action.
         changes: Parameters of `update_action.sql`, with `team_id` and `edit_lock_seconds`; documents as JSON text.
+
+    Returns:
+        The action; None if it does not exist (in the team), is not pending, or is due within `edit_lock_seconds`.
     """
     return one(connection, "update_action", **_NO_DEPENDENCIES | {"id": action_id, **changes})
 

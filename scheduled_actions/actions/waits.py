@@ -46,12 +46,13 @@ class Snapshot:
     """
 
     now: datetime
-    #: By need: one fact, or up to `PREFIXED_MOST` facts for a name prefix.
+    #: By need: one fact; for a name prefix, up to `PREFIXED_MOST` facts and one more if there are too many.
     facts: Mapping[tuple[str, FactKey], Mapping[FactKey, FactValue]] = field(default_factory=dict)
     #: The prefixes that match more than `PREFIXED_MOST` facts.
     truncated: Collection[tuple[str, FactKey]] = ()
     actions: Mapping[tuple[str, UUID], ActionState] = field(default_factory=dict)
     progress: Mapping[UUID, WaitProgress] = field(default_factory=dict)
+    #: The status of each deadline.
     deadlines: Mapping[tuple[str, UUID], str] = field(default_factory=dict)
 
 
@@ -221,5 +222,5 @@ def wake_each(connection: Connection, *, most: int) -> int:
 
 
 def prune(connection: Connection, *, limit: int) -> int:
-    """Delete waits of actions that have ended, of at most `limit` waits checked; return the number deleted."""
+    """Check at most `limit` waits, and delete those of ended actions; return the number deleted."""
     return sql.run(connection, "prune_waits", {"limit": limit}).rowcount

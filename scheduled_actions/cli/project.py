@@ -90,7 +90,8 @@ class Project:
         """
         if not (self.directory / HANDLERS / generated.REGISTRY_NAME).exists():
             raise RegistryInvalid(
-                f"{HANDLERS}/{generated.REGISTRY_NAME}", "is missing: run `scheduled-actions registry build`"
+                f"{HANDLERS}/{generated.REGISTRY_NAME}",
+                "the generated file is missing; run `scheduled-actions registry build`",
             )
         return Registry.load(self.directory)
 

@@ -34,8 +34,8 @@ class ActivityStep:
     failed: int = 0
     #: Always 0 for a team.
     ticks: int = 0
-    #: Median and 95th percentile of the seconds from due to start, from a sample of the completed actions; None if
-    #: none completed.
+    #: Median and 95th percentile of the seconds from due to start, from a sample of the completed actions; for a team,
+    #: of the completed and failed actions. None without such actions.
     median_late: float | None = None
     most_late: float | None = None
 

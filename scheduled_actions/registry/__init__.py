@@ -84,7 +84,7 @@ class Registry:
                 case _:
                     raise InvalidArgument(
                         "function",
-                        problem=f"{_place(function)} is not declared with @action or a decorator of functions",
+                        problem=f"{_place(function)} is not declared with @action or a decorator such as @condition",
                     )
             if name in found:
                 raise RegistryInvalid(_place(function), f'"{name}" already has a {what}: {_place(found[name])}')
@@ -129,12 +129,16 @@ class Registry:
 
     @cached_property
     def resolvers(self) -> Mapping[str, Callable[..., Any]]:
-        """The functions that return recipients, by name; imported on first call, with the errors of `functions`."""
+        """The functions that return recipients, by name; imported and called like those of `functions`."""
         return self.project_functions.of_kind("recipients")
 
     @cached_property
     def conditions(self) -> Mapping[str, Callable[..., Any]]:
-        """The functions that evaluate conditions, by name; imported on first call, which may raise `FunctionBroken`."""
+        """The functions that evaluate conditions, by name.
+
+        Each is imported on its first call, which may raise `FunctionBroken`, and runs on the caller's thread without a
+        time limit of its own.
+        """
         return self.project_functions.of_kind("condition")
 
     def declared(self, action_type: str) -> Mapping[str, Any]:

@@ -113,7 +113,7 @@ def add_declarations(found: Declarations, source: bytes, *, file: str, module: s
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = error.lineno if isinstance(error, SyntaxError) else None
         reason = error.msg if isinstance(error, SyntaxError) else error or type(error).__name__
-        found.problems.append(SourceProblem(file, line or 1, f"does not parse: {reason}"))
+        found.problems.append(SourceProblem(file, line or 1, f"the file is not valid Python: {reason}"))
         return
     reader = _Reader(file, module, dict(_imported_names(tree)), found)
     for node in _top_level(tree):
@@ -194,7 +194,7 @@ class _Reader:
         """Report decorators that are not on a top-level function."""
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and node not in self._seen and (decorator := self._decorator_of(node)):
-                text = f"@{decorator.name} belongs on a def at the module's top level: the registry imports it by name"
+                text = f"@{decorator.name} belongs on a def at the module's top level: functions are imported by name"
                 self._report(node.lineno, text)
 
     def report_hidden(self, tree: ast.Module) -> None:
@@ -205,7 +205,7 @@ class _Reader:
             name = one.reference.rpartition(":")[2]
             if one.line not in {mark.lineno for mark in last[name].decorator_list}:
                 what = "function" if one.decorator.kind else "handler"
-                self._report(one.line, f"{name} is defined again in line {last[name].lineno}, which hides this {what}")
+                self._report(one.line, f"{name} is defined again on line {last[name].lineno}, which hides this {what}")
 
     def _report(self, line: int, text: str) -> None:
         self.found.problems.append(SourceProblem(self.file, line, text))

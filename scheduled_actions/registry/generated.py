@@ -60,8 +60,10 @@ def read(project: Path) -> RegistryContent:
 
 
 def registry_error(*, problem: str) -> RegistryInvalid:
-    """Return the error for an unusable generated file."""
-    return RegistryInvalid(f"{HANDLERS}/{REGISTRY_NAME}", f"{problem}: run `python registry_build.py`")
+    """Return the error for an unusable generated file; `problem` completes a sentence about the file."""
+    return RegistryInvalid(
+        f"{HANDLERS}/{REGISTRY_NAME}", f"the generated file {problem}; run `python registry_build.py`"
+    )
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Validate payloads against a handler's annotation, when they are scheduled and again when they are dispatched."""
+"""Validate payloads against a handler's annotation, when an action is scheduled and again before each attempt."""
 
 import functools
 import inspect
@@ -73,7 +73,7 @@ class PayloadModel:
         return self._any_object(text) if self._adapter is None else self._validated(self._adapter, text)
 
     def prepare(self, payload: object, *, is_list_item: bool = False) -> str:
-        """Validate a payload as before an attempt; return the JSON text to store.
+        """Validate a payload by the rules that apply before an attempt; return the JSON text to store.
 
         Args:
             payload: A mapping, or an instance of the handler's model or dataclass.
@@ -119,7 +119,7 @@ class PayloadModel:
             raise PayloadInvalid(self.action_type, [problem]) from None
         if isinstance(value, dict):
             return value
-        hint = "; a handler that takes a list of payloads annotates it list[…]" if isinstance(value, list) else ""
+        hint = "; to take a list of payloads, annotate the parameter as list[…]" if isinstance(value, list) else ""
         raise PayloadInvalid(self.action_type, [FieldProblem("", f"Input should be an object{hint}")])
 
     def _validated(self, adapter: TypeAdapter[Any], text: str | bytes, *, skipped: int = 0) -> Any:  # noqa: ANN401
@@ -171,7 +171,7 @@ def _message(problem: dict[str, Any]) -> str:
         # The only message of pydantic that repeats the value.
         message = f"{problem['ctx']['discriminator']} should be one of {problem['ctx']['expected_tags']}"
     elif kind in {"list_type", "tuple_type", "set_type", "frozen_set_type"} and not problem["loc"]:
-        message = 'the handler takes a list of payloads: schedule it with dedup_mode="append"'
+        message = 'the handler takes a list of payloads: schedule the action with dedup_mode="append"'
     elif kind not in _KINDS_OF_PYDANTIC:
         message = _redact(message.removeprefix("Value error, ").removeprefix("Assertion failed, "), problem["input"])
     return message if len(message) <= _MESSAGE_LIMIT else f"{message[: _MESSAGE_LIMIT - 1]}…"

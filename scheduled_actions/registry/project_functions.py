@@ -1,4 +1,4 @@
-"""Declare, load and call the functions in `handlers/` that are called by name, such as `@next_occurrence("payday")`.
+"""Declare, load and call the project functions in `handlers/`, such as `@next_occurrence("payday")`.
 
 Each function runs on its own thread, within a time limit; only conditions run on the thread of their attempt. A thread
 cannot be killed: a call that exceeds the limit occupies its function's thread until the call returns, and further calls
@@ -199,7 +199,7 @@ class FunctionCalls:
         if thread.thread is threading.current_thread():
             # A function that calls itself by name would wait for its own thread.
             return function(*arguments)
-        answer: Answer = thread.call(function, arguments, min(limit, _until.get() - time.monotonic()))
+        answer: Answer = thread.call(function, arguments, max(0.0, min(limit, _until.get() - time.monotonic())))
         return answer
 
     def _thread(self, name: str) -> "_FunctionThread":

@@ -84,7 +84,7 @@ def write(result: BuildResult) -> None:
         with contextlib.suppress(OSError):
             unfinished.unlink()
         raise RegistryInvalid(
-            where=f"{HANDLERS}/{REGISTRY_NAME}", problem=f"cannot be written: {error.strerror}"
+            where=f"{HANDLERS}/{REGISTRY_NAME}", problem=f"the generated file cannot be written: {error.strerror}"
         ) from error
 
 
@@ -97,10 +97,12 @@ def _read(project: Path) -> Declarations:
         try:
             add_declarations(found, path.read_bytes(), file=file.as_posix(), module=module)
         except OSError as error:
-            found.problems.append(SourceProblem(file.as_posix(), 1, f"cannot be read: {error.strerror}"))
+            found.problems.append(SourceProblem(file.as_posix(), 1, f"the file cannot be read: {error.strerror}"))
         declares_any = any(one.file == file.as_posix() for one in [*found.handlers, *found.functions])
         if declares_any and not all(part.isidentifier() for part in parts):
-            text = "contains handlers, but cannot be imported: each name in the path must be a Python identifier"
+            text = (
+                "the file contains handlers, but cannot be imported: each name in the path must be a Python identifier"
+            )
             found.problems.append(SourceProblem(file.as_posix(), 1, text))
     return found
 

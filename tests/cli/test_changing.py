@@ -127,7 +127,10 @@ def test_schedule_without_a_registry_names_the_build_command(run, project):
     ran = run("schedule", "greeting:say", *ANN)
 
     assert ran.exit_code == 1
-    assert ran.stderr == "error: handlers/_registry.py: is missing: run `scheduled-actions registry build`\n"
+    assert (
+        ran.stderr
+        == "error: handlers/_registry.py: the generated file is missing; run `scheduled-actions registry build`\n"
+    )
 
 
 def test_output_of_a_handler_module_goes_to_stderr(run, project):

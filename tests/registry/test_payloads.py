@@ -409,7 +409,7 @@ def test_only_a_handler_that_takes_a_list_accepts_list_items(annotation):
 
 
 def test_a_handler_that_takes_a_list_accepts_only_list_items():
-    with pytest.raises(PayloadInvalid, match='schedule it with dedup_mode="append"'):
+    with pytest.raises(PayloadInvalid, match='schedule the action with dedup_mode="append"'):
         PayloadModel.of("a:b", list[Welcome]).prepare({"to": "ann"})
 
 

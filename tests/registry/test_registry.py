@@ -149,7 +149,7 @@ def test_loading_reads_only_the_generated_file(project):
 def test_a_project_without_the_generated_file_is_rejected(project):
     (project / "handlers" / "email.py").write_text(f"{IMPORT}@action('a:one')\ndef one(payload): ...\n")
 
-    with pytest.raises(RegistryInvalid, match=r"is missing: run `python registry_build\.py`"):
+    with pytest.raises(RegistryInvalid, match=r"the generated file is missing; run `python registry_build\.py`"):
         Registry.load(project)
 
     assert registry_build.load(project).types == Registry.load(project).types == {"a:one"}

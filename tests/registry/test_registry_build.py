@@ -190,10 +190,10 @@ def test_packages_and_namespaces_are_searched_and_hidden_folders_are_not(tmp_pat
             "handlers/email.py:3: action_type: 'a one' is not an action type",
         ),
         ("@action('')\ndef one(payload): ...", "handlers/email.py:2: action_type: '' is not an action type"),
-        ("def one(payload:\n", "handlers/email.py:2: does not parse: '(' was never closed"),
-        ("return 1", "handlers/email.py:2: does not parse: 'return' outside function"),
-        ("x = '\0'", "handlers/email.py:1: does not parse"),
-        ("x = " + "(" * 5000 + ")" * 5000, "does not parse"),
+        ("def one(payload:\n", "handlers/email.py:2: the file is not valid Python: '(' was never closed"),
+        ("return 1", "handlers/email.py:2: the file is not valid Python: 'return' outside function"),
+        ("x = '\0'", "handlers/email.py:1: the file is not valid Python"),
+        ("x = " + "(" * 5000 + ")" * 5000, "the file is not valid Python"),
         (
             "@action('reminder:send', open_to_teams=True)\ndef one(payload): ...",
             "handlers/email.py:2: open_to_teams must be False: reminder:send is an internal type",
@@ -218,7 +218,7 @@ def test_packages_and_namespaces_are_searched_and_hidden_folders_are_not(tmp_pat
         ),
         (
             "@action('a:one')\ndef one(payload): ...\ndef one(): ...",
-            "handlers/email.py:2: one is defined again in line 4",
+            "handlers/email.py:2: one is defined again on line 4",
         ),
         (
             "@action('a:one',\n  max_attempts=0)\ndef one(payload): ...",
@@ -297,7 +297,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
     write_handlers(tmp_path, email=IMPORT)
     (tmp_path / "handlers" / "gone.py").symlink_to(tmp_path / "nowhere.py")
 
-    assert "handlers/gone.py:1: cannot be read" in problem_of(tmp_path)
+    assert "handlers/gone.py:1: the file cannot be read" in problem_of(tmp_path)
 
 
 def test_a_project_without_a_handlers_folder_is_rejected_with_a_remedy(tmp_path):
@@ -348,7 +348,7 @@ def test_an_unwritable_folder_is_an_error_and_leaves_no_temporary_file(tmp_path)
     write_handlers(tmp_path, email=one_handler())
     (tmp_path / "handlers" / "_registry.py").mkdir()
 
-    with pytest.raises(RegistryInvalid, match=r"handlers/_registry\.py: cannot be written"):
+    with pytest.raises(RegistryInvalid, match=r"handlers/_registry\.py: the generated file cannot be written"):
         registry_build.write(tmp_path)
 
     assert [path.name for path in sorted((tmp_path / "handlers").iterdir())] == ["_registry.py", "email.py"]
@@ -410,12 +410,12 @@ def test_check_exits_with_1_for_a_missing_or_stale_registry_and_writes_nothing(t
 
     missing = run_script("--check", cwd=tmp_path)
     assert (missing.returncode, path.exists()) == (1, False)
-    assert missing.stderr == "handlers/_registry.py: is missing: run `python registry_build.py`\n"
+    assert missing.stderr == "handlers/_registry.py: the generated file is missing; run `python registry_build.py`\n"
 
     path.write_text("HANDLERS = {}\n")
     stale = run_script("--check", cwd=tmp_path)
     assert (stale.returncode, path.read_text()) == (1, "HANDLERS = {}\n")
-    assert stale.stderr == "handlers/_registry.py: is stale: run `python registry_build.py`\n"
+    assert stale.stderr == "handlers/_registry.py: the generated file is stale; run `python registry_build.py`\n"
 
     registry_build.write(tmp_path)
     assert run_script("--check", cwd=tmp_path).returncode == 0

@@ -215,7 +215,7 @@ def test_every_import_style_of_the_decorator_is_found(tmp_path, text):
             "class A:\n  @skip_occurrence('x')\n  def f(m): ...",
             "3: @skip_occurrence belongs on a def at the module's top",
         ),
-        ("@next_occurrence('x')\ndef f(m): ...\ndef f(): ...", "2: f is defined again in line 4, which hides this fun"),
+        ("@next_occurrence('x')\ndef f(m): ...\ndef f(): ...", "2: f is defined again on line 4, which hides this fun"),
         (
             "@next_occurrence('x')\n@skip_occurrence('x')\ndef f(m): ...",
             "3: a function can only be declared once: write a second",
@@ -239,4 +239,4 @@ def test_a_mistake_in_a_function_is_an_error_with_its_file_and_line(tmp_path, te
 def test_a_function_in_a_file_whose_name_cannot_be_imported_is_an_error(tmp_path):
     write_handlers(tmp_path, **{"my-calendar": CALENDAR})
 
-    assert "handlers/my-calendar.py:1: contains handlers, but cannot be imported" in problem_of(tmp_path)
+    assert "handlers/my-calendar.py:1: the file contains handlers, but cannot be imported" in problem_of(tmp_path)

@@ -181,7 +181,7 @@ def decide(  # noqa: C901, PLR0911, PLR0912 - one short case per outcome
     Args:
         action: As claimed.
         outcome: The outcome of the attempt.
-        max_attempts: Attempts allowed, the first included.
+        max_attempts: The maximum number of attempts, including the first.
         policy: Determines the delay after a failure.
         draw: Uniform in [0, 1), for the policy's jitter.
     """

@@ -1,4 +1,4 @@
--- At most `wanted` due actions without a lock group are claimed by this tick, by priority and then by age. The scan
+-- At most `wanted` due actions without a lock group are claimed by this tick, by priority and then by time. The scan
 -- starts after the tick's last position and skips actions locked by other transactions.
 -- Unless `with_series` is true, nothing is claimed if an occurrence of a series is among them, because that requires a
 -- transaction.

@@ -1,6 +1,6 @@
--- At most `wanted` actions are claimed by this tick: the oldest due action of each lock group taken, and each action
+-- At most `wanted` actions are claimed by this tick: the first due action of each lock group taken, and each action
 -- that kept its hold.
--- A group whose oldest action is locked by another transaction is skipped, so that its second action never starts
+-- A group whose first action is locked by another transaction is skipped, so that its second action never starts
 -- first.
 with oldest as materialized (
   select m.id

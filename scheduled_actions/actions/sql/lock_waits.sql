@@ -1,5 +1,5 @@
--- The topics of these actions are locked until the transaction ends, in a fixed order, so that nothing wakes them and
--- no lock is taken out of order. Waits at most `patience_ms` for a locked row.
+-- The waits of these actions are locked until the transaction ends, in a fixed order, so that nothing wakes the actions
+-- and no lock is taken out of order. Waits at most `patience_ms` for a locked row.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 )

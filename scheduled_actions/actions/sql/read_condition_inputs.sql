@@ -1,7 +1,7 @@
 -- Returns the input of conditions as JSON texts: facts, statuses of other actions and deadlines, and the progress of
 -- each wait.
--- A name that ends in `:*` means all facts with the prefix before the asterisk. For such a name, it returns at most
--- `prefixed` facts that are neither false nor null, and of their values only whether each fact is approved.
+-- A name that ends in `:*` means all facts with the prefix before the asterisk. For such a name, at most
+-- `prefixed` facts that are neither false nor null are returned, and of each value only whether it is an approval.
 select
   extract(epoch from scheduled_actions_now())::float8,
   (

@@ -1,5 +1,5 @@
--- Returns which waiting actions come after which others, at most `most` pairs: for one action through all its
--- dependencies, or, if null, for all actions that were checked before.
+-- Returns pairs of waiting actions, at most `most`: an action, and one that must complete before it. Starts from
+-- `action_id` (null: from all actions that were checked before) and follows all dependencies.
 with recursive pair as not materialized (
   select w.id as action_id, a.id as topic
   from scheduled_actions w

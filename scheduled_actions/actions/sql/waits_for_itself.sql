@@ -1,5 +1,6 @@
--- Returns what is wrong with an action's new condition and follow-ups, and whether it would wait for itself: whether
--- one of its dependencies waits for it, directly or through others. Ended actions wait for nothing.
+-- Returns why an action's new condition and follow-ups are invalid (null: they are valid), and whether the action would
+-- wait for itself: whether one of its dependencies waits for it, directly or through others. Ended actions wait for
+-- nothing.
 with recursive ahead (id) as (
   select g.id from unnest(%(after)s::uuid[]) g (id)
   union

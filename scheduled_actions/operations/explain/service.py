@@ -136,7 +136,7 @@ def _ahead(connection: Connection, action: Action) -> int:
 
 
 def _series(connection: Connection, action: Action) -> SeriesState | None:
-    """Return the action's schedule as a claim would see it; None unless the action is the planned occurrence."""
+    """Return the action's schedule as a claim would read it; None unless the action is the planned occurrence."""
     if action.schedule_id is None:
         return None
     row = sql.run_leniently(

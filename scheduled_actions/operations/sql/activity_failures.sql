@@ -1,4 +1,4 @@
--- Returns the action types that failed since an instant, most frequent first, each with its latest failure, from the
+-- Returns the action types with failures since an instant, most frequent first, each with its latest failure, from the
 -- newest 1,000 failures (of the team).
 with failed as materialized (
   (

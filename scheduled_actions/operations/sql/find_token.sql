@@ -1,5 +1,5 @@
--- Returns the token with this digest, even if revoked or expired, so that the response can say so. Its last use is
--- recorded at most once an hour.
+-- Returns the token with this digest, even if revoked or expired, so that the response can name the reason. Its last
+-- use is recorded at most once an hour.
 with found as (
   select t.*, t.expires_at <= scheduled_actions_now() as is_expired
   from scheduled_action_tokens t

@@ -1,5 +1,5 @@
--- Returns the unresolved deadlines (of the team) with the nearest due instants, overdue ones first; each direction uses
--- an index.
+-- Returns the unresolved deadlines (of the team) that are overdue or due within `within_seconds`, earliest first. With
+-- and without a team, a separate query uses its own index.
 (
   select d.id, d.name, d.target_type, d.target_id, d.status, d.due_at, d.paused_at
   from scheduled_action_deadlines d

@@ -90,15 +90,18 @@ def refused(*, minutes_ago=1, **columns):
             hung_up(10.1, 10.3),
             WARNING,
             "cron-job.org disconnected within 10.1 seconds in 2 of its last 5 pings",
-            "let that caller wait longer (60 seconds), or set max_run_seconds = 6 (SCHEDULED_ACTIONS_MAX_RUN_SECONDS):",
+            (
+                "raise that caller's timeout to 60 seconds, or set max_run_seconds = 6 "
+                "(SCHEDULED_ACTIONS_MAX_RUN_SECONDS):"
+            ),
         ),
         (
             hung_up(2, 2, caller=""),
             WARNING,
             "a caller disconnected within 2.0 seconds",
-            "let that caller wait longer (60 seconds): no tick is certain to answer within 2.0 seconds",
+            "raise that caller's timeout to 60 seconds: no tick is certain to answer within 2.0 seconds",
         ),
-        (lost_ticks(every(60)), OK, "every tick has ended", None),
+        (lost_ticks(every(60)), OK, "no tick was lost", None),
         (
             lost_ticks([*pings(1, is_lost=True), *pings(61, duration=timedelta(seconds=9.4))]),
             WARNING,
@@ -118,7 +121,7 @@ def refused(*, minutes_ago=1, **columns):
             refused(without=1, is_missing=True),
             WARNING,
             "a caller sends no secret, and no other pings arrive: 1 ping",
-            "let your cron send",
+            "make your cron send",
         ),
     ],
 )

@@ -166,7 +166,7 @@ def clocks(machine_ahead: timedelta) -> Check:
             apart > CLOCK_WARNING,
             FAULT if apart > CLOCK_FAULT else WARNING,
             f"this machine is {in_words(apart)} {direction} the database, whose clock determines which actions are due",
-            "synchronise both (NTP): signatures are rejected beyond five minutes",
+            "synchronize both clocks (NTP): signatures are rejected beyond five minutes",
         ),
         ok="this machine and the database agree",
     )
@@ -235,8 +235,8 @@ def stored_secrets(endpoints: int, *, problem: str | None) -> Check:
             FAULT,
             f"{count}: {problem}",
             (
-                "nothing is sent to an endpoint with such a secret: after a change of "
-                "SCHEDULED_ACTIONS_ENCRYPTION_KEY, keep the old key in it, after a comma"
+                "nothing is sent to an endpoint with such a secret: if SCHEDULED_ACTIONS_ENCRYPTION_KEY was changed, "
+                "append the old key to it, after a comma"
             ),
         ),
         ok=f"{count}, secrets can be decrypted",

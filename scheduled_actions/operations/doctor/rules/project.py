@@ -65,7 +65,7 @@ def endpoint(name: str, *, problem: str | None, is_signed: bool) -> Check:
 
     Args:
         name: The name of the endpoint in scheduled_actions.toml.
-        problem: What is wrong with the URL or the secret, without their values; None: nothing.
+        problem: Why the URL or the secret cannot be used, without their values; None if both can.
         is_signed: Whether the endpoint has a secret.
     """
     return first_problem(

@@ -78,7 +78,7 @@ def ticks(last: Ping | None, *, due: int, names_caller: bool = True) -> Check:
         names_caller: Whether the text may contain the name of the latest caller.
     """
     waiting = f"; {due:,} due {'action is' if due == 1 else 'actions are'} waiting" if due else ""
-    remedy = "let a cron ping /cron/process every minute: `scheduled-actions cron-setup` prints instructions"
+    remedy = "have a cron ping /cron/process every minute: `scheduled-actions cron-setup` prints instructions"
     if last is None:
         return Check("ticks", WARNING, f"nothing has called /cron/process yet{waiting}", remedy)
     ago, caller = in_words(last.ago), last.caller if names_caller else ""
@@ -165,7 +165,7 @@ def hung_up_pings(pings: Sequence[Ping], *, max_run_seconds: float, linger_secon
 
 def _remedy_of_timeouts(limit: timedelta, *, max_run_seconds: float, linger_seconds: float) -> str:
     """Return the remedy for disconnecting callers: a longer timeout, or settings with which a tick answers in time."""
-    wait_longer = "let that caller wait longer (60 seconds)"
+    wait_longer = "raise that caller's timeout to 60 seconds"
     waits = (limit - _DISCONNECT_DELAY).total_seconds()
     found = caller_budget(waits)
     if found is None:
@@ -207,7 +207,7 @@ def lost_ticks(pings: Sequence[Ping]) -> Check:
                 "kills in the host's log"
             ),
         ),
-        ok="every tick has ended",
+        ok="no tick was lost",
     )
 
 
@@ -245,7 +245,7 @@ def refused_pings(
             is_recent and is_missing,
             WARNING,
             f"a caller{named} sends no secret, and no other pings arrive: {number} refused in a day, {last_try}",
-            "let your cron send CRON_SECRET as x-cron-secret: `scheduled-actions cron-setup` prints instructions",
+            "make your cron send CRON_SECRET as x-cron-secret: `scheduled-actions cron-setup` prints instructions",
         ),
         ok=f"{number} refused in a day, {last_try}{named}",
     )

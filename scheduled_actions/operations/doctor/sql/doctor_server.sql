@@ -1,4 +1,4 @@
--- Returns the server's version, the encoding of the database, and whether this role sees other sessions.
+-- Returns the server's version, the encoding of the database, and whether this role can see other sessions.
 select
   current_setting('server_version_num')::int / 10000,
   current_setting('server_encoding'),

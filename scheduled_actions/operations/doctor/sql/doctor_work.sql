@@ -1,5 +1,5 @@
--- Returns what needs attention: the number of actions that failed within the last day (at most `most`), action types
--- without a handler, schedules paused after failures, and webhook endpoints disabled after failures (the latest
+-- Returns the work that needs attention: the number of actions that failed within the last day (at most `most`), action
+-- types without a handler, schedules paused after failures, and webhook endpoints disabled after failures (the latest
 -- `most_names`).
 select
   (

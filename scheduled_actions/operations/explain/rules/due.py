@@ -68,7 +68,7 @@ def _stopped_ticks(context: ActionContext) -> Iterator[Explanation]:
         yield Explanation(
             code=Code.NO_TICK,
             sentence=f"{_due_for(context)}, but nothing has called /cron/process {since}",
-            remedy="let a cron ping /cron/process every minute; `scheduled-actions doctor` shows what prevents it",
+            remedy="have a cron ping /cron/process every minute; `scheduled-actions doctor` shows what prevents it",
             details={**context.timing, "last_tick_at": None if tick is None else iso(tick.started_at)},
         )
 

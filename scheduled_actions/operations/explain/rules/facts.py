@@ -95,7 +95,7 @@ class HoldState:
 
 @dataclass(frozen=True, slots=True)
 class SeriesState:
-    """The schedule of a planned occurrence, as a claim would see it."""
+    """The schedule of a planned occurrence, as a claim would read it."""
 
     schedule: Schedule
     #: Since when another occurrence has been running; None if there is no such occurrence.

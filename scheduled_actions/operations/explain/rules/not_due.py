@@ -20,7 +20,7 @@ _NEVER_YEAR = 9999
 
 
 def reasons(context: ActionContext) -> Iterator[Explanation]:
-    """Yield the reasons that apply, the decisive one first; none if the action is due or waits for a handler."""
+    """Yield the reasons that apply, the decisive one first; for a due action, only a cycle of waiting actions."""
     match context.action.status:
         case Status.COMPLETED | Status.FAILED | Status.CANCELLED | Status.SKIPPED:
             yield _ended(context)
@@ -80,7 +80,7 @@ def _processing(context: ActionContext) -> Explanation:
             sentence="the process that claimed it died "
             f"{'while its handler ran' if context.is_started else 'before its handler started'}: its lease expired at "
             f"{at(lease)}, and the next tick rescues it",
-            remedy="let the cron ping; if this recurs, find out why processes are killed (memory, host time limit)",
+            remedy="check that the cron pings; if this recurs, find out why processes are killed (memory, time limit)",
             details={**details, "lease_expires_at": iso(lease), "is_started": context.is_started},
         )
     by = "" if tick is None else f" by the tick {tick.id}, which started at {at(tick.started_at)}"
