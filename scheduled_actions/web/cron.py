@@ -32,8 +32,8 @@ def process(runtime: Runtime) -> Response:
     """Run one tick for an authorised GET or POST; answer HEAD and OPTIONS without a tick, other methods with 405.
 
     Returns:
-        200 whenever the tick ran, even if actions failed; otherwise a problem document, for example with 401 (wrong
-        secret) or 503 (database unavailable).
+        200 whenever a tick ran, even if actions failed; 204 for HEAD and OPTIONS; otherwise a problem document, for
+        example with 401 (wrong secret) or 503 (database unavailable).
     """
     match request.method:
         case "GET" | "POST":
@@ -64,7 +64,7 @@ def _tick(runtime: Runtime) -> Response:
         return problem_response(error)
     except psycopg.Error as error:
         log.exception("tick.database_error")
-        detail = f"database error ({type(error).__name__}, SQLSTATE {error.sqlstate}); see the server log"
+        detail = f"database error ({type(error).__name__}, SQLSTATE {error.sqlstate or 'unknown'}); see the server log"
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, "database_error", detail, headers={"Retry-After": "60"})
     except Exception:
         log.exception("tick.broken")

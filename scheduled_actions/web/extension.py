@@ -14,7 +14,7 @@ from scheduled_actions.web import cron
 
 #: All methods are routed, so that Flask never returns its own error page.
 _METHODS = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "QUERY"]
-#: Loggers of gunicorn and of Flask's development server. They log request paths, and the path of a feed has its secret.
+#: Loggers of gunicorn and of Flask's development server. They log request paths; the path of a feed has its secret.
 _LOGGERS = ("gunicorn.error", "gunicorn.access", "werkzeug")
 #: A token or feed secret; its prefix and first characters are its public hint.
 _SECRET = re.compile(r"\b(sa[tf]_[A-Za-z0-9_-]{4})[A-Za-z0-9_-]{30,}")
@@ -32,7 +32,7 @@ class ScheduledActions:
     Args:
         app: The application; None: call `init_app` later.
         url_prefix: The prefix of the routes; None: no prefix.
-        runtime: The runtime of a project; None: the runtime of the process, as of `init_app`.
+        runtime: The runtime of a project; None: the current runtime when `init_app` is called.
 
     Raises:
         ConfigInvalid: `app` is given, and the settings of the project are invalid.

@@ -279,7 +279,7 @@ def _database_problem(error: psycopg.Error, *, path: str) -> ProblemDetails:
             return ProblemDetails(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "database_error",
-                f"database error ({type(error).__name__}, SQLSTATE {error.sqlstate}); see the server log",
+                f"database error ({type(error).__name__}, SQLSTATE {error.sqlstate or 'unknown'}); see the server log",
                 {"Retry-After": str(RETRY_AFTER_SECONDS)},
                 {},
             )

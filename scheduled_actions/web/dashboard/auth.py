@@ -1,6 +1,8 @@
-"""Sign callers in and out with API tokens; sessions are signed cookies without the token, which scripts cannot read.
+"""Sign callers in and out with tokens; a session is a signed cookie that scripts cannot read.
 
-A session holds the digest, role and team of its token, so it ends when the token is revoked, expires or changes.
+The cookie contains the digest, role and team of the token, but not the token itself. A session ends when its token is
+revoked, expires or changes.
+
 The keys of the signatures are derived from `ADMIN_TOKEN`, so a session ends when the value that signed its cookie is no
 longer accepted. The database stores the sessions that were signed out, at least until their cookies expire.
 """
@@ -56,7 +58,7 @@ _NEXT_MOST = 2000
 
 
 class FormExpired(RequestError):
-    """The form has no valid CSRF token of this session."""
+    """The form has no valid CSRF token of this session, or was sent from another site."""
 
     code = "form_expired"
 
@@ -124,10 +126,11 @@ class AuthController:
 
         Args:
             base: The path of the dashboard on this host.
-            frame: The frame of the form's page, whose CSRF token is set.
+            frame: The frame of the page; its CSRF token is set here.
 
         Raises:
             NotConfigured: `ADMIN_TOKEN` is not set or too short.
+            DatabaseUnavailable: The token cannot be looked up.
         """
         check_open(self._runtime)
         wanted = (request.form if request.method == "POST" else request.args).get("next", "")

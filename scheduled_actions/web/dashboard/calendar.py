@@ -18,8 +18,8 @@ from scheduled_actions.web.dashboard.page import DashboardPage, Nav, Redirect, R
 
 VIEWS = ("month", "week", "agenda")
 _AGENDA_DAYS = 14
-#: Maximum number of items per day in a month or a week; opening a day shows the rest. An agenda shows all items.
-_ITEMS = {"month": 4, "week": 14, "agenda": 40}
+#: Maximum number of items per day in a month or a week; an opened day shows more. An agenda shows all items.
+_ITEMS = {"month": 4, "week": 14}
 _DAY = timedelta(days=1)
 #: The range of dates that can be opened.
 _FIRST, _LAST = date(2000, 1, 1), date(2199, 12, 31)
@@ -37,7 +37,10 @@ _FEED_FIELDS = ("name", "team_id", "user_id", "action_type")
 
 @dataclass(frozen=True, slots=True)
 class CalendarMark:
-    """An item as the calendar draws it. Built in Python: a month has hundreds, and templates take twice as long."""
+    """An item as the calendar draws it.
+
+    Built in Python: a month has hundreds of marks, and templates take twice as long.
+    """
 
     #: The CSS class, as in the legend: `done`, `bad`, `off`, `action`, `forecast`, `deadline` or `reminder`.
     kind: str
@@ -86,8 +89,8 @@ class _CalendarView:
 
     def cell(self, on: date, day: Day) -> dict[str, Any]:
         """Return the template values of a day."""
-        items, room = day.items, _ITEMS[self.view]
-        if len(items) > room and self.view != "agenda":
+        items, room = day.items, _ITEMS.get(self.view)
+        if room is not None and len(items) > room:
             kept = set(map(id, sorted(items, key=_rank)[:room]))
             items = [item for item in items if id(item) in kept]
         is_opened = on == self.opened
@@ -226,14 +229,14 @@ def _steps(view: str, anchor: date) -> tuple[date | None, date | None]:
 
 
 def list_feeds(context: RequestContext, error: RequestError | None = None) -> View:
-    """Show a page of the feeds, and the form for a new feed, with the error after a refused submission."""
+    """Show a page of the feeds and the form for a new feed; with the error if a submission was refused."""
     values = context.list("/calendar/feeds", "feeds")
     values |= {"given": context.given(*_FEED_FIELDS), "problem": error and str(error), "made": context.shown}
     return View("feeds.html", values, 400 if error else 200)
 
 
 def create_feed(context: RequestContext) -> View | Redirect:
-    """Create a feed, whose address the next page shows once, or show the form again with the error."""
+    """Create a feed and redirect to the page that shows its address once, or show the form again with the error."""
     try:
         made = context.call("POST", "/calendar/feeds", body=context.given(*_FEED_FIELDS))
     except RequestError as error:

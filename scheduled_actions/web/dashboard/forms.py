@@ -87,7 +87,11 @@ def local_time(context: RequestContext, name: str, text: str) -> datetime:
 
 
 def parse_fields(form: Mapping[str, str], zone: ZoneInfo, parsers: Mapping[str, Parser]) -> dict[str, Any]:
-    """Parse the form fields that are not empty; return their values by name."""
+    """Parse the form fields that are not empty; return their values by name.
+
+    Raises:
+        InvalidArgument: The text of a field is malformed.
+    """
     return {name: parse(name, text, zone) for name, parse in parsers.items() if (text := form.get(name, "").strip())}
 
 

@@ -39,7 +39,7 @@ _WINDOWS = {"day": timedelta(days=1), "week": timedelta(days=7), "month": timede
 #: Maximum numbers of action types and of remarks in a simulation.
 _TYPES_MOST = 8
 _REMARKS_MOST = 30
-#: Units of a chart: width, height, and minimum height of a value above zero.
+#: The width and height of a chart, and the minimum height of a value above zero, in SVG units.
 _WIDTH, _HEIGHT, _LEAST = 1000, 100, 2.0
 #: The width of a bar, as a fraction of its step.
 _BAR = 0.8

@@ -257,7 +257,7 @@ def _strips(context: RequestContext, ids: Collection[UUID], limit: int) -> dict[
 
 
 def show_schedule(context: RequestContext) -> View:
-    """Show one schedule with its rule, next runs, last outcomes and payload."""
+    """Show one schedule with its rule, next runs, latest outcomes and payload."""
     schedule = context.call("GET", f"/schedules/{context.path['id']}")
     strip = _strips(context, [schedule.id], _LATEST)[schedule.id]
     manual = None

@@ -158,6 +158,7 @@ def _check_form() -> None:
 
     Raises:
         TooLarge: The form exceeds `FORM_LIMIT`.
+        BodyUnreadable: The body is incomplete or malformed.
         FormExpired: The form was sent from another site.
     """
     if request.method == "POST":

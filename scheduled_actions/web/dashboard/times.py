@@ -51,7 +51,7 @@ def ago(moment: datetime | None, zone: ZoneInfo, *, now: datetime) -> Markup:
 
 
 def seconds(length: float | timedelta | None) -> str:
-    """Format a duration in at most two units: `850 ms`, `12 s`, `3 min 20 s`, `2 d 4 h`; a dash for None."""
+    """Format a duration (a number is in seconds) as `850 ms`, `3.5 s`, `3 min 20 s` or `2 d 4 h`; a dash for None."""
     if length is None:
         return "—"
     total = length.total_seconds() if isinstance(length, timedelta) else length

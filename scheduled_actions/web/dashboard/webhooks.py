@@ -51,9 +51,10 @@ def path_of(endpoint_id: str) -> str:
 
 
 def name_of(endpoint: Any) -> str:  # noqa: ANN401 - the API's own document
-    """Return an endpoint's display name: its name in `scheduled_actions.toml`; in the database, its host and port.
+    """Return an endpoint's display name: the host and port of its URL, or its id.
 
-    Port 443 is omitted. An endpoint without a URL is shown by its id.
+    Port 443 is omitted. The id is shown for an endpoint without a URL, and for an endpoint of
+    `scheduled_actions.toml`, whose id is its name there.
     """
     if endpoint.source == "file" or endpoint.place is None:
         return str(endpoint.id)
@@ -236,7 +237,7 @@ def list_events(context: RequestContext) -> View:
 
 
 def show_recovery(context: RequestContext) -> View:
-    """Show the form; if the query has an instant and selects lost deliveries, count the deliveries to resend."""
+    """Show the recovery form; if the query has an instant and selects lost deliveries, count these deliveries."""
     given = _given(context.query)
     if not given["since"]:
         return _page(context, given | {"since": when_input(context.now - _USUAL, context.zone)})
@@ -284,7 +285,7 @@ def send_waiting(context: RequestContext) -> Redirect:
         if page.next_cursor is None:
             break
         query["cursor"] = str(page.next_cursor)
-    more = "; press the button again to send more" if count >= _BATCH else ""
+    more = '; press "Send waiting deliveries now" again to send more' if count >= _BATCH else ""
     return Redirect(path_of(endpoint), f"{count:,} {'delivery is' if count == 1 else 'deliveries are'} due now{more}.")
 
 

@@ -260,7 +260,7 @@ def test_send_waiting_stops_after_a_batch_and_shows_how_to_continue(
 
     page = admin_person.makes(f"/webhooks/endpoints/{endpoint['id']}/send-waiting")
 
-    assert "press the button again to send more" in page.text
+    assert "now; press &#34;Send waiting deliveries now&#34; again to send more" in page.text
     assert due_deliveries(connection) == 100
 
 

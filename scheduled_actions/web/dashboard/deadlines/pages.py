@@ -164,7 +164,7 @@ def _with_levels(escalation: dict[str, Any], added: list[dict[str, Any]]) -> Any
 
 
 def _fields(form: Form) -> dict[str, Any]:
-    """Return the fields of a form, without the existing stages, as the API takes them; empty fields are omitted."""
+    """Return the fields of a form in the format of the API; existing stages and empty fields are omitted."""
     given = {name: text.strip() for name, text in form.items() if text.strip()}
     body = {name: given.get(name) for name in (*_TEXTS, "due_at")} | {
         "target": {"type": given.get("target_type", ""), "id": given.get("target_id", "")},
@@ -242,7 +242,7 @@ _FORM = ObjectForm(
 
 
 def list_deadlines(context: RequestContext) -> View:
-    """Show a page of the deadlines with the status in the query; by default, of the open and missed ones."""
+    """Show a page of the deadlines with the status in the query; by default, of the open and missed deadlines."""
     status = context.choice("status", _LISTS)
     cursor = context.query.get("cursor", "").strip()
     if statuses := _LISTS[status]:
@@ -322,9 +322,17 @@ PAGES = (
     DashboardPage("POST", "/deadlines/preview", preview, role=Role.OPERATOR),
     DashboardPage("POST", "/deadlines/{id}/preview", preview_change, role=Role.OPERATOR),
     DashboardPage("GET", "/deadlines/{id}", show_deadline),
-    command(_DEADLINE, "complete", "Completed. No further reminders or escalations are sent.", _REASON),
     command(
-        _DEADLINE, "cancel", "Cancelled. No further reminders or escalations are sent.", {"series": as_flag} | _REASON
+        _DEADLINE,
+        "complete",
+        "Completed. No further reminders or escalations are sent, and no further actions run.",
+        _REASON,
+    ),
+    command(
+        _DEADLINE,
+        "cancel",
+        "Cancelled. No further reminders or escalations are sent, and no further actions run.",
+        {"series": as_flag} | _REASON,
     ),
     command(
         _DEADLINE,
@@ -332,7 +340,12 @@ PAGES = (
         "Moved. Future reminders, escalations and actions are rescheduled.",
         {"due_at": as_instant} | _REASON,
     ),
-    command(_DEADLINE, "pause", "Paused. No reminders or escalations are sent until the deadline is resumed.", _REASON),
+    command(
+        _DEADLINE,
+        "pause",
+        "Paused. Until the deadline is resumed, no reminders or escalations are sent, and no actions run.",
+        _REASON,
+    ),
     command(_DEADLINE, "resume", "Resumed. The new due time leaves as much working time as before the pause.", _REASON),
     command(
         _DEADLINE,

@@ -11,7 +11,7 @@ from datetime import datetime
 from math import copysign, sqrt
 from typing import Any
 
-#: The width of the drawing, and the margin at both ends.
+#: The width of the chart, and the margin at both ends, in SVG units.
 WIDTH = 1000
 _MARGIN = 50
 #: Labels closer to each other than this would overlap; in units of `WIDTH`.
