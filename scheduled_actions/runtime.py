@@ -450,7 +450,7 @@ def use(runtime: Runtime | None) -> Runtime | None:
 
 
 def stop_on_sigterm() -> None:
-    """Install a SIGTERM handler that starts no further actions, and then calls the previous handler.
+    """Install a SIGTERM handler that lets no further actions start, and then calls the previous handler.
 
     If SIGTERM had its default action, the process exits with status 143; if it was ignored, the process continues. Does
     nothing outside the main thread.

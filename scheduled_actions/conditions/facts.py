@@ -55,7 +55,7 @@ class Facts:
             value: Any JSON, at most 16 KiB; reporting the stored value again wakes no action.
             team_id: The team of the fact; only conditions of this team's actions can test it. None: no team.
             by: Who reports the fact; stored with it.
-            connection: Joins the caller's transaction; None: a transaction of its own.
+            connection: Joins the caller's transaction; None: a new transaction.
 
         Raises:
             RequestError: An argument is invalid; nothing was stored.

@@ -273,7 +273,7 @@ def _tunnel(proxies: Sequence[Any], info: Any, limits: Limits) -> socket.socket:
     """Connect through the proxy to a checked IP address; a proxy that gets the host name would resolve it again.
 
     Raises:
-        ProxyRefused: The proxy responded with a status other than 2xx.
+        ProxyRefused: The proxy did not respond with a status of 2xx.
     """
     address, port = info[4][:2]
     target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

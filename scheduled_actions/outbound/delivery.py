@@ -23,7 +23,7 @@ from scheduled_actions.outbound.reach import AddressForbidden, ProxyRefused, Rea
 CONNECT_TIMEOUT = 5.0
 #: Seconds for the whole exchange.
 TOTAL_TIMEOUT = 15.0
-#: Maximum number of bytes read of a response.
+#: Maximum number of bytes read from a response.
 ANSWER_LIMIT = 64 * 1024
 #: Maximum size of the excerpt kept of a response, in bytes of UTF-8.
 EXCERPT_LIMIT = 1024

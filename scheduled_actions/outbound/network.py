@@ -14,14 +14,14 @@ class PostResult:
 
     #: The HTTP status; None without a complete response.
     status: int | None
-    #: The beginning of the response body.
+    #: The beginning of the response body, at most 1 KiB; empty without a complete response.
     excerpt: str
     duration_seconds: float
     #: The delay that the receiver asked for: 0 to 24 hours; None without a valid `Retry-After`.
     retry_after: timedelta | None = None
     #: Why there is no complete response; names the host, never the path. None: there is a complete response.
     error: str | None = None
-    #: The response header `webhook-delivery` in lower case: `abort` or `disable`; None if it is missing.
+    #: The response header `webhook-delivery` in lower case, not validated; None if it is missing or empty.
     directive: str | None = None
     #: Whether the host has a forbidden address; nothing was sent then.
     is_forbidden: bool = False

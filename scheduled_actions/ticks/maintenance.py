@@ -38,11 +38,11 @@ _MAX_CYCLES = 10
 
 
 class RescuedAction(NamedTuple):
-    """An action whose lease had ended, and that was settled."""
+    """An action that was settled because its lease had ended."""
 
     lease: tick_store.ExpiredLease
     status: Status
-    #: Why the action has failed, or runs again.
+    #: Why the action has failed, or runs again; empty if its handler had not started.
     error: str
 
 
@@ -53,10 +53,11 @@ class Maintenance:
     state: WorkerState
 
     def rescue(self, connection: Connection) -> list[RescuedAction]:
-        """Rescue a batch of actions with expired leases; charge an attempt to those whose handlers had started.
+        """Rescue a batch of actions with expired leases; charge an attempt to those announced as started.
 
-        An action without attempts left fails; the others become pending again. A tick that did not finish is closed
-        when all of its actions are rescued.
+        An action fails if this was its last attempt; the others become pending again. If its tick had announced other
+        actions, too, any of them may have ended the process: the last attempt is then not charged, and the action runs
+        again. A tick that did not finish is closed when all of its actions are rescued.
 
         Returns:
             The actions whose claim was still valid; an action whose row is locked is left to a later rescue.

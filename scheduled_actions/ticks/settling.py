@@ -58,7 +58,7 @@ class ResultWriter:
         self._tick = tick
         self._settler = tick.state.settler
         self._metrics = tick.state.metrics
-        #: The database's time at zero of the monotonic clock, in epoch seconds.
+        #: The database's time when the monotonic clock was zero, in epoch seconds.
         self._epoch = tick.row.started_at.timestamp() - tick.begun
         #: The numbers of announcements. If one reaches the database late, after its connection was lost, its number is
         #: lower than that in the tick's row, and it is ignored.
@@ -104,12 +104,12 @@ class ResultWriter:
     def _count_completions(
         self, attempts: list[Attempt], done: settling.CompletionResult, running: list[UUID]
     ) -> WriteResult:
-        """Count completed actions; settle those whose schedule was changed while they ran, and waits for their end."""
+        """Count completed actions; settle those whose schedule was changed meanwhile and now waits for their end."""
         self._announced = running if done.announced else None
         written = WriteResult(done.announced)
         if done.lost:
             for attempt in attempts:
-                # The claim was lost, or the schedule was changed while the action ran, and waits for its end now.
+                # Either the claim was lost, or the schedule was changed while the action ran and now waits for its end.
                 attempt.is_awaited = attempt.claimed.schedule_id is not None and attempt.claimed.id in done.lost
             if changed := [attempt for attempt in attempts if attempt.is_awaited]:
                 written = self.settle(changed, running=running)

@@ -99,7 +99,7 @@ class Tick:
             # Even after an error, no handler of this tick may start any more.
             self._in_flight.give_up()
         self._finish()
-        # Plans deferred by the last settlement are released: the next tick may run on another thread.
+        # Any thread may now run the planning that the last settlement deferred: the next tick may use another thread.
         self._state.settler.release_deferred()
 
     # -- the beginning ---------------------------------------------------------------------------------------------

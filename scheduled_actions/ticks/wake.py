@@ -266,7 +266,7 @@ class Listener:
                 with self._database.connect() as connection:
                     if not self._is_heard(connection):
                         self._report(
-                            "no notifications arrive, perhaps because of a pooler; looking for due actions each second"
+                            "no notifications arrive, perhaps because of a pooler; looking for due actions every second"
                         )
                         return
                     if not was_reported:

@@ -124,7 +124,7 @@ class Deliveries:
             delivery_id: The id of the delivery.
             team_id: Only a delivery of this team; None: of any team.
             by: The requester, stored in the history of the delivery, or as the creator of the new action.
-            connection: Joins the caller's transaction.
+            connection: Joins the caller's transaction; None: a new transaction.
 
         Raises:
             UnknownDelivery: No delivery has that id.

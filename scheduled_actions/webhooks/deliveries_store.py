@@ -144,7 +144,7 @@ def deliver_missed(
         connection: To the database.
         ids: The ids of the events; an event that has been routed to the endpoint by now is left out.
         endpoint: Name or id of the endpoint.
-        until: When the replay began.
+        until: When the replay began; all new deliveries are scheduled for this instant.
         retry: The retry policy of the deliveries, as JSON; None: the default.
         max_attempts: The maximum number of attempts of each delivery; None: the default.
         by: The requester, stored in the history of each event.

@@ -46,7 +46,7 @@ _EVENT_ACTION_ID = "event_action_id"
 _MESSAGE_ID = "message_id"
 _FILTER_STEPS = "filter_steps"
 _ENDPOINT_EVENTS = frozenset({DISABLED_EVENT, FAILING_EVENT})
-#: Statuses whose `Retry-After` is honoured.
+#: Statuses whose `Retry-After` is honored.
 _RETRY_AFTER_STATUSES = frozenset({429, 502, 503, 504})
 
 
@@ -128,6 +128,7 @@ def send_webhook(event: WebhookEvent, context: Context, directory: EndpointDirec
         NotConfigured: The endpoint's URL or secret is unset or invalid. The action is retried, so that the
             environment can be corrected.
         SecretUnreadable: The endpoint's secret was encrypted with a key that is not configured; the action is retried.
+        UnknownEndpoint: The endpoint was deleted during this attempt; the next attempt skips the action.
         InvalidArgument: A pattern in the settings file is invalid; the action is retried.
     """
     if event.endpoint is None:

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 
 from scheduled_actions.webhooks.rules.throttle import Deferral, ThrottleState
 
-#: With this number of threads or more, one thread may wait behind a slow delivery instead of deferring its own
-#: delivery: otherwise, a tick could have no delivery left, and end, just before a slow endpoint responds for the first
-#: time.
+#: With this number of threads or more, one thread may wait behind a slow delivery instead of deferring its own. If all
+#: deliveries were deferred, the tick could end just before a slow endpoint responds for the first time.
 _SPARE_FROM_THREADS = 4
 #: The longest wait before a thread checks again.
 _CHECK_SECONDS = 0.05

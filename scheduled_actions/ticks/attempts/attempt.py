@@ -153,7 +153,7 @@ class Attempt(Job):
         return None if isinstance(self.result.outcome, Released | ConditionFailed) else self.started
 
     def timeout_outcome(self, reason: str | None = None) -> Outcome:
-        """Return the outcome of abandoning the attempt: a timeout, or a later check if its condition was being checked.
+        """Return the outcome of an abandoned attempt: a timeout, or another check if it was waiting for its condition.
 
         Args:
             reason: Why the attempt is abandoned; None if it has timed out.

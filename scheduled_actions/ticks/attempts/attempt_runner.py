@@ -43,7 +43,10 @@ _handler_log = logging.getLogger("scheduled_actions.handler")
 
 
 def needs_no_context(claimed: Claimed) -> bool:
-    """Return whether no value of the row except the payload could be unreadable, so that no context is needed."""
+    """Return whether every value of the row except the payload is certainly readable.
+
+    For other rows, a context is built even if the handler takes none, because building it finds an unreadable value.
+    """
     return (
         claimed.state_text is claimed.metadata_text is claimed.history_text is None
         and claimed.started_epoch is None
@@ -195,9 +198,9 @@ class AttemptRunner:
     def _ask_retry_policy(self, attempt: Attempt, policy: retry.RetryPolicy) -> None:
         """Call the project's retry policy, and store the delay for the case that this attempt fails.
 
-        Does nothing if the action has its own policy or no attempt is left. The policy is called before the handler, so
-        that the delay is also available after a timeout. If the policy raises, hangs or returns no delay, the default
-        policy of the project applies.
+        Does nothing if the action has its own policy or this is its last attempt. The policy is called before the
+        handler, so that the delay is also available after a timeout. If the policy raises, hangs or returns no delay,
+        the default policy of the project applies.
         """
         number = attempt.claimed.attempts + 1
         if attempt.claimed.retry_text is not None or number >= attempt.max_attempts:

@@ -29,7 +29,7 @@ from scheduled_actions.ticks.hooks import AttemptGuard
 if TYPE_CHECKING:
     from scheduled_actions.registry.resolution import Handler
 
-#: Pause between two tries to connect to a server that accepts no more connections.
+#: Pause between two tries to connect, for example while the server accepts no more connections.
 _RECONNECT_SECONDS = 0.25
 _TRANSACTION_ENDED = (
     "the handler ended its transaction itself (commit or rollback in SQL): use `with context.connection.transaction()` "
@@ -100,7 +100,7 @@ class HandlerTransactions:
         """
         while True:
             try:
-                # The handler's own statements end with its attempt.
+                # No time limit per statement: the handler's statements are cancelled at the end of its attempt.
                 return stack.enter_context(self._tick.state.database.connection(UNLIMITED))
             except (psycopg.Error, DatabaseUnavailable) as error:
                 if attempt.is_stopped or self._monotonic() + _RECONNECT_SECONDS >= attempt.start_until:

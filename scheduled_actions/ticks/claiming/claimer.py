@@ -278,12 +278,12 @@ def one_per_import(
     in_flight: Iterable[Attempt],
     has_room: Callable[[int], bool] | None,
 ) -> Callable[[int], bool] | None:
-    """Return a function that reports whether a candidate may start, so that only one attempt imports each module.
+    """Return a function that reports whether a candidate may start; only one attempt at a time imports a module.
 
     Args:
         registry: The handlers, with the state of their modules.
         candidates: The ready attempts; the function takes a position in this sequence.
-        in_flight: The attempts that have started and not ended.
+        in_flight: The announced attempts without a result.
         has_room: Another such function, which also counts the candidates that may start; None: no other limit.
 
     Returns:

@@ -20,9 +20,9 @@ from scheduled_actions.database.connection import Connection
 from scheduled_actions.ticks.rules.plan import ScanBudget, TickBudget, dominant_teams
 from scheduled_actions.ticks.worker_state import WorkerState
 
-#: How often a scan starts from the front of the due range at the latest, so that newly urgent actions do not wait.
+#: A scan starts from the front of the due range at least this often, so that newly urgent actions do not wait.
 FRESH_SECONDS = 1.0
-#: The same for scans that leave out actions without a team and have never found a team: there are probably none.
+#: The same for scans that leave out actions without a team and have never found a team: probably there are none.
 _RARE_SECONDS = 5.0
 
 _Claim: TypeAlias = Callable[..., tuple[list[Claimed], ScanPosition]]

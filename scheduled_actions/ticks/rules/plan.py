@@ -16,7 +16,8 @@ from scheduled_actions.core.config import Settings
 ANSWER_MARGIN_SECONDS = 1.0
 #: Action types whose handlers are faster than this may be announced in waves larger than the number of free threads.
 FAST_SECONDS = 0.005
-#: Such a wave contains at most what one thread runs in this time, so that a crash charges few actions that never ran.
+#: Such a wave has at most as many actions as one thread runs in this time, because a crash charges an attempt to all of
+#: them, even to those that never ran.
 _WAVE_SECONDS = 0.5
 #: Maximum size of a wave and of a claim.
 MAX_BATCH = 500
@@ -85,7 +86,7 @@ class TickBudget:
     started: float
     #: When the last handler may start.
     run_until: float
-    #: When every attempt must have been settled or abandoned.
+    #: When the attempts that are still running are abandoned, and the last settlement begins.
     answer_by: float
     #: Until when the tick waits for actions to become due; `started` if it does not linger.
     linger_until: float = 0.0
@@ -188,7 +189,7 @@ def next_wave(
     Args:
         candidates: The actions claimed and not started, in the order of the claim.
         free: Number of idle threads.
-        in_flight: Number of actions announced and not settled.
+        in_flight: Number of announced actions without a result.
         one_runs_alone: Whether an action in flight has to run alone.
         now: The current time on the monotonic clock of `budget`.
         budget: The time limits of the tick.
@@ -227,9 +228,9 @@ def next_wave(
 def claim_size(*, batch_size: int, concurrency: int, stats: DurationStats) -> int:
     """Return the number of actions to claim: about as many as the threads run in one second, by their mean duration.
 
-    The maximum is `batch_size`. For fast actions, it is the number that one thread runs in half a second, at most five
-    times `batch_size`, because each claim and each settlement costs a commit, whatever its size. As long as no duration
-    is known, two actions per thread are claimed.
+    The minimum is one action per thread, the maximum `batch_size`. For fast actions, the maximum is the number that one
+    thread runs in half a second, at most five times `batch_size`, because each claim and each settlement costs a
+    commit, whatever its size. As long as no duration is known, two actions per thread are claimed.
     """
     mean = stats.mean()
     if mean is None:

@@ -72,8 +72,8 @@ class EndpointQueue:
 
     #: Deliveries that a tick has claimed but not settled yet.
     in_flight: int
-    #: Maximum number of deliveries in flight per process; starts at 1, and reaches this value while the endpoint
-    #: responds.
+    #: Maximum number of deliveries in flight per process: 1 while a delivery is deferred as `hung`, otherwise the
+    #: setting `concurrency`, which a process reaches while the endpoint responds.
     in_flight_limit: int
     #: Pending deliveries.
     waiting: int

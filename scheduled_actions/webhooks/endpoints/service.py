@@ -81,12 +81,13 @@ class Endpoints:
             team_id: The team whose events the endpoint receives; None: events of all teams.
             secret: `whsec_…`; None: generate a secret.
             created_by: The creator, stored with the endpoint.
-            connection: Joins the caller's transaction; None: a transaction of its own.
+            connection: Joins the caller's transaction; None: a new transaction.
             settings: `patterns`, `filter`, `description`, `enabled`, `rate_limit`, `headers`, `ordering`, `retry`.
 
         Raises:
             RequestError: A value is invalid; nothing was created.
-            NotConfigured: No key to encrypt the secret is configured.
+            NotConfigured: No valid key to encrypt the secret is configured.
+            ExtraMissing: `cryptography` is not installed.
             TooManyEndpoints: The team already has the maximum number of endpoints.
         """
         secret = new_secret() if secret is None else check_secret(secret)
@@ -166,7 +167,7 @@ class Endpoints:
         Args:
             endpoint: The id of the endpoint, or its name in the settings file.
             team_id: Only an endpoint of this team; None: any endpoint.
-            connection: Joins the caller's transaction; None: a transaction of its own.
+            connection: Joins the caller's transaction; None: a new transaction.
             changes: `url`, and the `settings` of `create`; omitted settings keep their values.
 
         Raises:
@@ -197,13 +198,14 @@ class Endpoints:
             team_id: Only an endpoint of this team.
             secret: `whsec_…`; None: generate a secret.
             grace_period: How long the previous secret stays valid; zero revokes it immediately.
-            connection: Joins the caller's transaction; None: a transaction of its own.
+            connection: Joins the caller's transaction; None: a new transaction.
 
         Raises:
             UnknownEndpoint: No endpoint has that id.
             EndpointDeclaredInFile: The endpoint is declared in the settings file; its secret is in the environment.
             InvalidArgument: The given secret is invalid.
-            NotConfigured: No key to encrypt the secret is configured.
+            NotConfigured: No valid key to encrypt the secret is configured.
+            ExtraMissing: `cryptography` is not installed.
         """
         secret = new_secret() if secret is None else check_secret(secret)
         sealed, seconds = self._box.seal(secret), grace_period.total_seconds()
@@ -232,7 +234,7 @@ class Endpoints:
             endpoint: The id of the endpoint, or its name in the settings file.
             team_id: Only an endpoint of this team; None: any endpoint.
             by: The creator, stored with the action.
-            connection: Joins the caller's transaction; None: a transaction of its own.
+            connection: Joins the caller's transaction; None: a new transaction.
 
         Raises:
             UnknownEndpoint: No endpoint has that id or name.

@@ -56,7 +56,7 @@ def get(connection: Connection, endpoint: str, *, team_id: str | None = None) ->
 def find(
     connection: Connection, *, team_id: str | None = None, after: str | None = None, limit: int = 100
 ) -> list[EndpointRow]:
-    """Return at most `limit` endpoints (of that team) with ids above `after`, oldest first; None: from the oldest."""
+    """Return at most `limit` endpoints (of that team), oldest first: all, or those with ids above `after`."""
     return [
         EndpointRow(*row)
         for row in sql.run_leniently(connection, "list_endpoints", team_id=team_id, after=after, limit=limit)
