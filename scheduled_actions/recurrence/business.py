@@ -136,7 +136,7 @@ class _BusinessDay(Rule):
         Args:
             first_month: The first month of the period, in months since year 0.
             next_month: The first month after the period, in months since year 0.
-            budget: Spends a step per weekday.
+            budget: One step is spent per weekday.
         """
         first, end = (date(month // 12, month % 12 + 1, 1) for month in (first_month, next_month))
         left = self.number

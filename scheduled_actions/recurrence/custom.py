@@ -41,7 +41,13 @@ NO_FUNCTIONS = Functions()
 
 
 def parse_custom(text: str, *, zone: ZoneInfo, since: datetime, functions: Functions) -> Rule:
-    """Return the rule that calls the function named after `custom:`; it has no occurrence before `since`.
+    """Return the rule that calls the function whose name follows `custom:`.
+
+    Args:
+        text: Such as `custom:payday`.
+        zone: The zone of the instants that the function receives, and of naive results.
+        since: Aware; the rule has no occurrence before it.
+        functions: The registered functions.
 
     Raises:
         RecurrenceInvalid: No function of that name is registered.
@@ -64,7 +70,7 @@ def skip_reason(at: datetime, *, name: str, function: SkipFunction) -> str | Non
         RecurrenceInvalid: The function failed, or returned neither a boolean nor a non-empty string.
         FunctionTimedOut: The function did not return in time.
     """
-    result = _call(function, at, name)
+    result = _call(function, at, name, argument="skip.function")
     if isinstance(result, bool):
         return f"is skipped ({name})" if result else None
     if isinstance(result, str) and result:
@@ -72,7 +78,8 @@ def skip_reason(at: datetime, *, name: str, function: SkipFunction) -> str | Non
     raise RecurrenceInvalid(
         name,
         f"the function returned {_safe_text(result, repr)} for {at.isoformat()}: expected True, False or a reason "
-        "(a string that is not empty)",
+        "(a non-empty string)",
+        name="skip.function",
     )
 
 
@@ -115,7 +122,7 @@ class _CustomRule(Rule):
         """
         after = max(moment.astimezone(UTC), self.since - datetime.resolution)
         local = after.astimezone(self.zone)
-        result: object = _call(self.function, local, self.name)
+        result: object = _call(self.function, local, self.text)
         if result is None:
             return None
         if not isinstance(result, datetime):
@@ -129,7 +136,7 @@ class _CustomRule(Rule):
         except OverflowError:
             raise self._invalid(result.isoformat(), local, "an instant between the years 1 and 9999") from None
         if occurrence.at <= after:
-            raise self._invalid(result.isoformat(), local, "an instant after the given one")
+            raise self._invalid(result.isoformat(), local, "a later instant")
         if occurrence.at - after > timedelta(days=HORIZON_YEARS * 366):
             raise NeverOccurs(self.text, f"the next occurrence is more than {HORIZON_YEARS} years away")
         return occurrence
@@ -140,7 +147,7 @@ class _CustomRule(Rule):
         )
 
 
-def _call(function: Callable[[datetime], Any], moment: datetime, name: str) -> Any:  # noqa: ANN401 - checked by the callers
+def _call(function: Callable[[datetime], Any], moment: datetime, rule: str, *, argument: str = "recurrence") -> Any:  # noqa: ANN401 - checked by the callers
     try:
         return function(moment)
     except FunctionTimedOut:
@@ -148,13 +155,14 @@ def _call(function: Callable[[datetime], Any], moment: datetime, name: str) -> A
         raise
     except Exception as error:
         raise RecurrenceInvalid(
-            name,
-            f'the function "{name}" failed at {moment.isoformat()}: {type(error).__name__}: {_safe_text(error, str)}',
+            rule,
+            f"the function failed for {moment.isoformat()}: {type(error).__name__}: {_safe_text(error, str)}",
+            name=argument,
         ) from error
 
 
 def _safe_text(value: object, text_of: Callable[[object], str]) -> str:
-    """Return a value of project code as text for a message, truncated; the name of its type if it has no text."""
+    """Convert a value from project code to truncated text for a message; if that fails, only name its type."""
     try:
         return truncate(text_of(value), _REPEATED_MOST)
     except BaseException:  # noqa: BLE001 - the project's own code, `SystemExit` included

@@ -38,6 +38,9 @@ def resolve(wall: datetime, zone: ZoneInfo) -> Occurrence:
     A time inside a DST gap is converted with the offset before the change, so that it moves later by the gap. A time
     that occurs twice means its first occurrence.
 
+    Raises:
+        OverflowError: The instant is outside the years 1 to 9999.
+
     Source: RFC 5545 §3.3.5, erratum 4271.
     """
     before, after = offset_at(wall, zone), offset_at(wall, zone, fold=1)
@@ -58,7 +61,7 @@ def offset_at(wall: datetime, zone: ZoneInfo, *, fold: int = 0) -> timedelta:
 
 
 def clock_changes(zone: ZoneInfo, after: datetime, until: datetime) -> Iterator[datetime]:
-    """Yield the instants after `after`, up to `until`, at which the clocks of a zone change; all aware."""
+    """Yield the instants after `after`, up to `until`, at which the clocks of a zone change; all in UTC."""
     while after < until:
         offset, later = after.astimezone(zone).utcoffset(), min(after + BETWEEN_CHANGES, until)
         if later.astimezone(zone).utcoffset() != offset:
@@ -119,5 +122,7 @@ class Rule(ABC):
 
         Raises:
             NeverOccurs: Nothing occurs within `HORIZON_YEARS`.
+            RecurrenceInvalid: A project function failed, or returned an invalid result.
+            FunctionTimedOut: A project function did not return in time.
             BudgetExceeded: The search took too many steps.
         """

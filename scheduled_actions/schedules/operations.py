@@ -32,7 +32,7 @@ def pause(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Schedule:
-    """Pause a schedule and delete its planned occurrence; a running one ends normally. Return the schedule.
+    """Pause a schedule, delete its planned occurrence, and return the schedule; a running occurrence ends normally.
 
     Args:
         schedules: The schedules of the project.
@@ -64,10 +64,10 @@ def resume(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Schedule:
-    """Resume a schedule from its next occurrence; occurrences during the pause are not created. Return the schedule.
+    """Resume a schedule from its next occurrence, and return it.
 
-    An active schedule is returned unchanged. If the rule cannot be evaluated, the schedule is paused again, with the
-    reason.
+    Occurrences during the pause are not created. An active schedule is returned unchanged. If the rule cannot be
+    evaluated, the schedule is paused again, with the reason.
 
     Args:
         schedules: The schedules of the project.
@@ -151,8 +151,8 @@ def backfill(
 
     Raises:
         UnknownSchedule: No schedule has this id or name (in that team).
-        InvalidArgument: An end of the range is naive or outside of the years 2 to 9998, or the range ends before its
-            start, ends in the future, or has more than 1,000 occurrences.
+        InvalidArgument: An end of the range is naive or outside the years 2 to 9998; the range ends before its start,
+            ends in the future, or has more than 1,000 occurrences; or `by` is not a string.
         RecurrenceInvalid: The rule cannot be evaluated.
         FunctionTimedOut: A project function of the rule exceeded its time limit.
         BudgetExceeded: Finding the occurrences takes too many steps.
@@ -202,7 +202,8 @@ def skip_next(
     Raises:
         UnknownSchedule: No schedule has this id or name (in that team).
         UnknownAction: `next_action_id` is not an id.
-        NothingPlanned: No occurrence is planned, the planned one is running, or its action is not `next_action_id`.
+        NothingPlanned: No occurrence is planned, the planned one is running or has started before, or its action is
+            not `next_action_id`.
         InvalidArgument: `reason` or `by` is not a string.
     """
     with locked(schedules, reference, team_id=team_id, connection=connection) as (schedule, borrowed):
@@ -224,7 +225,7 @@ def delete(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Schedule:
-    """Delete a schedule and its planned occurrence; its past actions remain. Return the deleted schedule.
+    """Delete a schedule and its planned occurrence, and return the schedule; its past actions remain.
 
     Args:
         schedules: The schedules of the project.

@@ -29,10 +29,11 @@ def next_occurrence(name: str) -> Callable[[Next], Next]:
 
 
 def skip_occurrence(name: str) -> Callable[[Skips], Skips]:
-    """Declare a function as a skip rule; it returns whether to skip an occurrence.
+    """Declare a function as the skip rule `{"function": NAME}`; it returns whether to skip an occurrence.
 
     The function takes the occurrence as an aware `datetime` in the schedule's time zone and returns False to keep it,
-    True to skip it, or the reason for skipping it as a string. The same rules apply as to a `next_occurrence` function.
+    True to skip it, or the reason for skipping it as a non-empty string. The same rules apply as to a `next_occurrence`
+    function.
 
     Args:
         name: 1 to 100 letters, digits, `.`, `_` or `-`, starting with a letter or a digit. Must be a literal, because

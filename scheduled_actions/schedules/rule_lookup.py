@@ -53,8 +53,8 @@ class ScheduleRules:
         Args:
             schedule: A schedule, or only its rule.
             anchor: The start of intervals; None: that of the schedule.
-            since: The first instant of interest if it is before the anchor. An RRULE has no occurrence before its
-                DTSTART or, without one, before the anchor.
+            since: The first instant that may be an occurrence, if it is before the anchor; None: the anchor. An RRULE
+                has no occurrence before its DTSTART or, without one, before the anchor.
             budget: The budget for parsing and evaluating the rule; None: a new one per evaluation.
 
         Raises:
@@ -94,6 +94,7 @@ class ScheduleRules:
         """Return a rule in words, without calling project functions.
 
         Raises:
+            InvalidArgument: The stored time zone, start, end or skips are invalid.
             RecurrenceInvalid: The rule cannot be evaluated, for example because a function was removed.
             BudgetExceeded: Finding the last occurrence of a rule with COUNT exceeds the budget.
         """
@@ -131,6 +132,7 @@ class ScheduleRules:
         """Return the next instant of a schedule's rule after an occurrence; None if there is none or no such schedule.
 
         Raises:
+            InvalidArgument: The stored time zone, start, end or skips are invalid.
             RecurrenceInvalid: The rule cannot be evaluated.
             FunctionTimedOut: A project function did not return in time.
             BudgetExceeded: Finding the instant takes too many steps.
@@ -148,7 +150,8 @@ class ScheduleRules:
             budget: The budget of the whole evaluation; None: a new one.
 
         Raises:
-            RecurrenceInvalid: The rule cannot be evaluated; raised after the planned instant.
+            InvalidArgument: A stored value of the rule is invalid; raised after the planned instant.
+            RecurrenceInvalid: The rule cannot be evaluated; raised after the last instant found.
             FunctionTimedOut: A project function did not return in time; raised after the last instant found.
             BudgetExceeded: The budget is used up; raised after the last instant found, and there may be more.
         """
@@ -292,5 +295,6 @@ def fills_a_day(rule: Recurrence, start: datetime) -> bool:
 
     Raises:
         BudgetExceeded: Finding the instants exceeds the budget of the rule.
+        ScheduledActionsError: As for `Recurrence.next_after`.
     """
     return len(rule.between(start, start + timedelta(days=1), limit=A_DAY_MOST)) == A_DAY_MOST

@@ -143,7 +143,7 @@ class ScheduleHook:
         *,
         was_refused: bool,
     ) -> None:
-        """Update the schedules in separate transactions.
+        """Update the schedules of actions whose settlement is already committed, in separate transactions.
 
         A schedule whose update is refused is paused; a locked one is left to the sweep. The full lock timeout applies
         only once, even if many schedules are locked.

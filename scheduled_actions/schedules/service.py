@@ -181,14 +181,17 @@ class Schedules:
         connection: psycopg.Connection[Any] | None = None,
         **changes: Unpack[ScheduleChanges],
     ) -> Schedule:
-        """Change arguments of a schedule; None resets one to its default, omitted ones stay. Return the schedule.
+        """Change arguments of a schedule, and return it; omitted arguments keep their values.
+
+        None resets an argument to its default. A schedule that has ended becomes active again unless `remaining` is
+        used up; its rule must then have another occurrence.
 
         A new rule, time zone, start, skip, end, recurrence type or jitter replans the planned occurrence, unless it is
         overdue. Any other change is applied to the planned occurrence.
 
         Args:
             reference: Id or name.
-            payload: Replaces the whole payload; validated like that of a new schedule.
+            payload: Replaces the whole payload; validated like that of a new schedule. None: unchanged.
             team_id: Only within this team.
             requester: The API token; None: application code.
             connection: Your own connection; the change takes effect once its transaction commits.

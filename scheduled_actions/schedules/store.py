@@ -326,7 +326,7 @@ def drop_planned(connection: Connection, schedule_id: UUID) -> None:
 
 
 def skip_planned(connection: Connection, action_id: UUID, *, reason: str, by: str | None) -> bool:
-    """End a planned occurrence as skipped; return False if it was claimed first."""
+    """End a planned occurrence as skipped; return False if it is claimed or has started before."""
     return (
         sql.run(connection, "skip_planned", {"action_id": action_id, "reason": reason, "by": by}).fetchone() is not None
     )

@@ -358,7 +358,7 @@ def test_a_function_may_end_a_rule():
     ("answer", "expected"),
     [
         ("tomorrow", "returned 'tomorrow' for 2026-10-30T08:59:59.999999-04:00: expected a datetime or None"),
-        (ANCHOR - MICROSECOND, "expected an instant after the given one"),
+        (ANCHOR - MICROSECOND, "expected a later instant"),
         (datetime(9999, 12, 31, 23), "expected an instant between the years 1 and 9999"),  # noqa: DTZ001
     ],
 )  # fmt: skip
@@ -381,17 +381,27 @@ def test_a_function_that_fails_is_named_with_its_error():
 
     functions = Functions(next={"broken": broken}, skip={"broken": broken})
 
-    assert problem("custom:broken", functions=functions).startswith(
-        'the function "broken" failed at 2026-10-30T08:59:59'
-    )
-    assert problem("daily", functions=functions, skips=Skips(function="broken")).endswith("KeyError: 'payroll'")
+    with pytest.raises(RecurrenceInvalid) as rule_error:
+        compiled("custom:broken", functions=functions)
+    with pytest.raises(RecurrenceInvalid) as skip_error:
+        compiled("daily", functions=functions, skips=Skips(function="broken"))
+
+    failed = "the function failed for 2026-10-30T"
+    assert str(rule_error.value).startswith(f'recurrence "custom:broken": {failed}08:59:59')
+    assert str(skip_error.value) == f"skip.function \"broken\": {failed}09:00:00-04:00: KeyError: 'payroll'"
 
 
 @pytest.mark.parametrize("answer", [None, 1, "", ["why"]])
 def test_an_invalid_result_of_a_skip_function_is_an_error(answer):
     functions = Functions(skip={"odd": lambda _: answer})
 
-    assert "expected True, False or a reason" in problem("daily", functions=functions, skips=Skips(function="odd"))
+    with pytest.raises(RecurrenceInvalid) as caught:
+        compiled("daily", functions=functions, skips=Skips(function="odd"))
+
+    assert str(caught.value) == (
+        f'skip.function "odd": the function returned {answer!r} for 2026-10-30T09:00:00-04:00: '
+        "expected True, False or a reason (a non-empty string)"
+    )
 
 
 def test_an_unknown_function_is_rejected_with_the_most_similar_name():

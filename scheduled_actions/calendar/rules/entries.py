@@ -84,7 +84,9 @@ class Entry(_Item):
 class Place:
     """A place in the order of a calendar: by instant, then by source, then by id."""
 
+    #: Aware.
     at: datetime
+    #: The index in `SOURCES`; -1 is before all sources.
     source: int
     id: UUID
 

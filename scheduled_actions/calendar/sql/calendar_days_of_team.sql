@@ -1,5 +1,6 @@
--- Returns the number of a team's pending and ended actions on each of several days, counting the newest `most` per
--- status.
+-- Returns the number of a team's pending and ended actions on each of several days by status, type, schedule and
+-- deadline, counting the newest `most` per status. Actions that mark a deadline missed or create the next one are left
+-- out.
 with days as (
   select %(starts)s::timestamptz[] as starts, (%(ends)s::timestamptz[])[cardinality(%(ends)s::timestamptz[])] as ends_at
 ),

@@ -53,7 +53,7 @@ def as_rrule(recurrence: Recurrence, start: datetime, *, remaining: int | None =
 
     Args:
         recurrence: A recurrence of any kind.
-        start: An occurrence of the recurrence; aware, without a fraction of a second.
+        start: An occurrence of the recurrence, in UTC. No RRULE is found if it has a fraction of a second.
         remaining: Maximum number of occurrences from `start` on; None: unlimited.
 
     Raises:

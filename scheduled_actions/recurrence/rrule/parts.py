@@ -118,7 +118,7 @@ class NthDay(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of a rule. Lists are sorted and have no duplicates; an empty one means that the part is absent."""
+    """The parts of a rule. Lists are sorted and have no duplicates; an empty list means that the part is absent."""
 
     frequency: Frequency
     interval: int = 1
@@ -219,7 +219,7 @@ def _numbers(name: str, data: str, *, low: int, high: int, is_signed: bool = Fal
         refuse(
             (
                 not low <= int(item.lstrip("+-")) <= high or (item[0] in "+-" and not is_signed),
-                f"{name}: {item} is not in {allowed}",
+                f"{name}: {item} is not a number from {allowed}",
             )
         )
     # RFC 5545 §3.3.12: second 60 becomes 59 where clocks show no leap seconds.
@@ -242,7 +242,7 @@ def _weekdays(name: str, data: str) -> tuple[NthDay, ...]:
         refuse(
             (
                 match["nth"] and not 1 <= abs(nth) <= _NTH_IN_YEAR,
-                f"{name}: {item}: {nth} is not in 1 to {_NTH_IN_YEAR}, or -{_NTH_IN_YEAR} to -1",
+                f"{name}: {item}: {nth} is not a number from 1 to {_NTH_IN_YEAR}, or -{_NTH_IN_YEAR} to -1",
             )
         )
         days.add(NthDay(nth, _weekday(name, match["day"])))

@@ -63,7 +63,7 @@ class RRuleWallTimes:
         self._positions = parts.by_set_position
         self.times = _times_of_day(parts, start)
         if parts.frequency == "DAILY" and self._positions:
-            # The set is the times of one day: BYSETPOS picks the same ones every day.
+            # The set is the times of one day: BYSETPOS picks the same times every day.
             self.times = [self.times[index] for index in pick(self._positions, len(self.times))]
             self._positions = ()
 

@@ -125,7 +125,7 @@ class Causes:
         Args:
             at: Aware.
             furthest: Maximum distance by which a candidate moves.
-            budget: Spends the steps of the search.
+            budget: Limits the steps of the search.
             is_forward: Whether candidates move forward (`following`) or backward (`preceding`).
         """
         limit = at - furthest if is_forward else at + furthest

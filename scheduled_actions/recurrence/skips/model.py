@@ -305,7 +305,7 @@ def _weekdays(value: object, path: str) -> frozenset[int]:
 
 def _range(value: object, path: str) -> DateRange:
     if not isinstance(value, dict) or value.keys() != {"from", "to"}:
-        raise InvalidArgument(path, value, 'two days, both included: {"from": "2026-12-24", "to": "2027-01-02"}')
+        raise InvalidArgument(path, value, 'a range of days, such as {"from": "2026-12-24", "to": "2027-01-02"}')
     first, last = _day(value["from"], f"{path}.from"), _day(value["to"], f"{path}.to")
     if first > last:
         raise InvalidArgument(f"{path}.to", value["to"], problem=f"is {last}, before from ({first})")

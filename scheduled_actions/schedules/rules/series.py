@@ -26,7 +26,7 @@ class OccurrenceSource(Protocol):
         """Return the first occurrence strictly after `moment`; None if the rule has ended."""
 
     def between(self, start: datetime, end: datetime, *, limit: int) -> list[Occurrence]:
-        """Return the first occurrences after `start` and not after `end`, at most `limit`."""
+        """Return the first `limit` occurrences after `start` and up to `end`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def following(
         schedule: The schedule, with its misfire policy.
         rule: The rule of the schedule.
         after: The rule's own instant of the previous occurrence.
-        now: The database's time; occurrences before it, by at least `PING_JITTER`, were missed.
+        now: The database's time; occurrences at least `PING_JITTER` before it were missed.
         selected_until: The value returned with the previous occurrence, so that a catch-up is selected only once.
     """
     found = rule.next_after(after)

@@ -1,5 +1,5 @@
--- Returns and locks the active schedules without a planned occurrence: their reference is null, or points to a missing
--- or ended action. Skips schedules locked by another transaction.
+-- Returns and locks the active schedules without a planned occurrence: their reference is null, or points to an action
+-- that is missing, has ended or, for a fixed schedule, is running. Skips schedules locked by another transaction.
 select
   -- include: schedules/schedule_columns
 from scheduled_action_schedules s

@@ -1,4 +1,4 @@
--- The planned occurrence is skipped by a user. No row if it was claimed first.
+-- The planned occurrence is skipped by a user. No row if it is claimed or has started before.
 update scheduled_actions a
 set
   status = 'skipped',

@@ -1,7 +1,7 @@
 -- Returns and locks the schedules whose planned occurrence is among these actions, which this token has claimed, except
 -- schedules that another transaction has locked.
 -- Each row also has: when another running occurrence was claimed, when another one began to wait for its condition
--- (only with the overlap policy `skip`), and whether one has no handler. They are searched among running and waiting
+-- (only with the overlap policy `skip`), and whether another one has the status `no_action`. They are searched among running and waiting
 -- actions, because a series can have a long history.
 -- Returns only the columns that planning needs. `array(select …)` keeps the planner from estimating a hundred ids one
 -- by one and from reading the whole table.
