@@ -66,7 +66,12 @@ def deadlines() -> None:
 
 @deadlines.command("list", short_help="List deadlines.")
 @click.option("--status", type=click.Choice(["open", "missed", "completed", "cancelled"]), help="Only this status.")
-@click.option("--overdue", "is_overdue", is_flag=True, help="Only unresolved deadlines past their due time.")
+@click.option(
+    "--overdue",
+    "is_overdue",
+    is_flag=True,
+    help="Only unresolved deadlines that are not paused and whose due time has passed.",
+)
 @team_option
 @click.option("--target", nargs=2, metavar="TYPE ID", help="Only deadlines of this entity.")
 @click.option("--name", metavar="NAME", help="Only deadlines with this name.")
@@ -106,7 +111,7 @@ def list_(project: Project, /, *, target: tuple[str, str] | None, limit: int, **
 @json_option
 @pass_project
 def show(project: Project, /, reference: str, *, team_id: str | None) -> None:
-    """Show the deadline REF: its columns, the timeline of its stages, and the notices that were sent."""
+    """Show the deadline REF: its columns, the timeline of its stages, its notices and its history."""
     from scheduled_actions.deadlines import reading  # noqa: PLC0415 - help needs no database driver
 
     runtime = project.open_without_handlers()

@@ -74,7 +74,7 @@ def demo() -> None:
 def psql(project: Project, *, arguments: tuple[str, ...]) -> None:
     """Open the project's database, embedded or not, in psql. The password does not appear in the list of processes.
 
-    All arguments are passed to psql: `psql -c 'select 1'`.
+    All arguments are passed to psql, as in `scheduled-actions psql -c 'select 1'`.
     """
     from psycopg import OperationalError, pq
 

@@ -253,7 +253,7 @@ def progress(total: int | None) -> Iterator[Callable[[int], None]]:
         with bar or nullcontext():
             yield advance
     except KeyboardInterrupt:
-        raise Failure(f"interrupted after {count:,}; run the command again to continue") from None
+        raise Failure(f"interrupted with {count:,} done; run the command again to continue") from None
 
 
 @contextmanager

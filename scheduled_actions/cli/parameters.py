@@ -362,7 +362,7 @@ def apply_resets(
         values: The values that reset arguments, by argument; None resets the other arguments.
 
     Raises:
-        UsageError: An option is both set and reset; the message contains the option and `--reset`.
+        UsageError: An option is both set and reset.
     """
     context = click.get_current_context()
     for parameter in context.command.params:

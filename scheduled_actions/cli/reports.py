@@ -85,7 +85,7 @@ def emit(
     endpoint: str | None,
     dedup_window: float | None,
 ) -> None:
-    """Emit EVENT, such as task:created: the next tick sends it to the endpoints that accept its type, team and data."""
+    """Emit EVENT, such as task:created; the next tick sends it to the endpoints that accept its type, team and data."""
     from scheduled_actions.webhooks.sending import ACTION_TYPE, event_payload
 
     new = NewAction(

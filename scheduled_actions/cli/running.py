@@ -40,7 +40,7 @@ _FOREIGN_VARIABLES = ("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "VERCEL", "S
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Interval of the checks for changed handlers and for the end of the server.
 _POLL_SECONDS = 1.0
-#: Time after which a stop that continues is announced.
+#: Time after which `dev` reports that the server is still stopping.
 _QUIET_SECONDS = 2.0
 #: Time that a server may need to stop, in addition to the longest tick.
 _STOP_MARGIN_SECONDS = 20.0

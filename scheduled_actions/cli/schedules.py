@@ -323,7 +323,7 @@ def _outcome_line(action: Action, schedule: Schedule) -> str:
 
 
 def _descriptions(runtime: Runtime, schedules: Collection[Schedule]) -> list[str]:
-    """Return the rule of each schedule in words; return a rule that cannot be parsed unchanged."""
+    """Return the rule of each schedule in words, or the rule itself if it cannot be parsed."""
     with handlers_aside():
         return runtime.schedule_rules.describe_all(schedules)
 
@@ -352,7 +352,7 @@ def _warn_if_declared(schedule: Schedule) -> None:
     """Warn on standard error that the code declares the schedule and will replace the change."""
     if schedule.is_declared:
         click.echo(
-            f"warning: the code declares {label(schedule)}: the change lasts until the next "
+            f"warning: the code declares {label(schedule)}; the change lasts until the next "
             "`scheduled-actions schedules sync`, or the next deployment that changes a declaration",
             err=True,
         )

@@ -19,7 +19,7 @@ def receiving(port: int, receive: Callable[[str, Mapping[str, str], bytes], int]
     Args:
         port: The port on 127.0.0.1; 0 chooses a free one.
         receive: Called with the path, headers and body of a request; returns the status of the response.
-            Not called for a body over 1 MiB, which is answered 413.
+            Not called for a body over 1 MiB, which is answered with 413.
 
     Raises:
         LocalServerFailed: The port is in use, or this user may not use it.

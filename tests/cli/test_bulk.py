@@ -111,5 +111,5 @@ def test_an_interruption_reports_the_number_of_changed_actions(run, connection, 
     ran = run("actions", "retry", "--all", "--yes")
 
     assert ran.exit_code == 1
-    assert "interrupted after 2; run the command again to continue" in ran.stderr
+    assert "interrupted with 2 done; run the command again to continue" in ran.stderr
     assert run("actions", "retry", "--all", "--yes").stdout == "1 action made pending\n"

@@ -246,7 +246,7 @@ def test_an_interrupted_recovery_continues_when_it_is_repeated(run, connection, 
     monkeypatch.undo()
 
     assert ran.exit_code == 1
-    assert "error: interrupted after 500; run the command again to continue" in ran.stderr
+    assert "error: interrupted with 500 done; run the command again to continue" in ran.stderr
     assert run("deliveries", "recover", "--from", "1h").stdout == "700 deliveries are pending again\n"
 
 
@@ -311,7 +311,7 @@ def test_ctrl_c_during_a_recovery_loses_nothing_and_the_next_run_continues(conne
 
     assert first.returncode == 1
     assert printed[0] == "500 of 10,000"
-    assert printed[-1] == f"error: interrupted after {recovered:,}; run the command again to continue"
+    assert printed[-1] == f"error: interrupted with {recovered:,} done; run the command again to continue"
     assert 0 < recovered < 10_000
     assert second.stderr.splitlines()[-1] == f"{10_000 - recovered:,} of {10_000 - recovered:,}"
     assert connection.execute("select status, count(*) from webhook_deliveries group by 1").fetchall() == [

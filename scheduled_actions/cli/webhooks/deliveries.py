@@ -54,7 +54,9 @@ def deliveries() -> None:
 
 @deliveries.command("list")
 @click.option("--status", type=click.Choice([status.value for status in Status]), help="Only this status.")
-@click.option("--endpoint", metavar="ID", help="Only to this endpoint: its id, or its name in scheduled_actions.toml.")
+@click.option(
+    "--endpoint", metavar="ID", help="Only deliveries to this endpoint: its id, or its name in scheduled_actions.toml."
+)
 @click.option("--event", metavar="EVENT", help="Only this event type, such as task:created.")
 @team_option
 @page_options
@@ -131,7 +133,7 @@ def replay(
         raise click.UsageError("give the ID of a delivery, or --missed ENDPOINT and --from WHEN")
 
 
-@deliveries.command(short_help="Resend all failed deliveries since an instant.")
+@deliveries.command(short_help="Resend every delivery that failed since a given time.")
 @click.option(
     "--from",
     "start",
@@ -140,7 +142,9 @@ def replay(
     metavar="WHEN",
     help="Start: an ISO 8601 time, or how long ago: 2h, 3d.",
 )
-@click.option("--endpoint", metavar="ID", help="Only to this endpoint: its id, or its name in scheduled_actions.toml.")
+@click.option(
+    "--endpoint", metavar="ID", help="Only deliveries to this endpoint: its id, or its name in scheduled_actions.toml."
+)
 @team_option
 @json_option
 @pass_project

@@ -50,7 +50,8 @@ def listen(
 ) -> None:
     """Receive webhooks at http://127.0.0.1:PORT; verify and print each request.
 
-    Requests with a missing or wrong signature are answered with 401. --answer 500 simulates a failing receiver.
+    A request with a missing or wrong signature, or a body that is not JSON, is answered with 401. --answer 500
+    simulates a failing receiver.
     """
     from scheduled_actions.webhooks.endpoints.service import new_secret  # noqa: PLC0415 - help needs no database driver
 
