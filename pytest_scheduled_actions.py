@@ -112,7 +112,7 @@ def scheduled_actions_handlers() -> Sequence[Callable[..., Any]] | None:
 
 @pytest.fixture
 def scheduled_actions_environ() -> Mapping[str, str]:
-    """Override this with variables that replace those of the environment: {"SCHEDULED_ACTIONS_MAX_ATTEMPTS": "1"}."""
+    """Override this to return variables that override the environment: {"SCHEDULED_ACTIONS_MAX_ATTEMPTS": "1"}."""
     return {}
 
 

@@ -62,5 +62,8 @@ def mark_missed(payload: StagePayload, context: Context) -> Skip | dict[str, Any
     "deadline:renew", transactional=True, retry=Exponential(5, 3600), description="Create the next deadline of a series"
 )
 def create_next(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
-    """Create the next deadline of the series and return `{"deadline_id"}`; `Skip` if there is none."""
+    """Create the next deadline of the series, and return `{"deadline_id"}`.
+
+    Returns `Skip` if the deadline no longer exists, or if its series has ended.
+    """
     return renew(payload, context)

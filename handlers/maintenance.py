@@ -20,7 +20,7 @@ class Prune(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    #: Maximum number of actions to delete; ticks and other old rows are deleted in addition.
+    #: Maximum number of actions to delete; old rows of other tables are deleted in addition.
     limit: Annotated[int, Field(ge=1, le=100_000)] = 10_000
 
 

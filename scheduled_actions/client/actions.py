@@ -184,7 +184,7 @@ def schedule_when(
         connection: As for `schedule_action`.
 
     Raises:
-        RequestError: The condition is invalid, or an error of `schedule_action`; nothing was scheduled.
+        RequestError: The condition or, as for `schedule_action`, another argument is invalid; nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
     return schedule_action(
@@ -260,7 +260,7 @@ def fact_history(
     team_id: str | None = None,
     limit: int = 100,
 ) -> list[FactChange]:
-    """Return the latest changes of a fact, newest first, also after its deletion; see `Facts.history`."""
+    """Return the latest changes of a fact, newest first, even after its deletion; see `Facts.history`."""
     return runtime.current().facts.history(target, name, team_id=team_id, limit=limit)
 
 
@@ -298,7 +298,7 @@ def emit_event(
         connection: Your own psycopg connection, whose transaction the insert joins; None: a separate transaction.
 
     Raises:
-        RequestError: The event is not `entity:verb`, or the data is not JSON; nothing was scheduled.
+        RequestError: The event is not `entity:verb`, or another argument is invalid; nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
     return schedule_action(

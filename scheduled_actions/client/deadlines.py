@@ -141,7 +141,7 @@ def complete_deadline(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Deadline:
-    """Complete a deadline, so that none of its stages starts any more; see `Deadlines.complete`."""
+    """Complete a deadline, so that no further stage starts; see `Deadlines.complete`."""
     return runtime.current().deadlines.complete(
         deadline, at=at, by=by, reason=reason, team_id=team_id, connection=connection
     )

@@ -268,7 +268,7 @@ def run_schedule(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Scheduled:
-    """Schedule an additional run of a schedule that is due now; see `schedules.operations.run_now`."""
+    """Schedule an additional run of a schedule, due now; see `schedules.operations.run_now`."""
     return operations.run_now(runtime.current().schedules, schedule, by=by, team_id=team_id, connection=connection)
 
 
