@@ -94,7 +94,7 @@ def matching(expected: Expectation, actions: Sequence[Action], *, count: int | N
     if len(found) == count or (count is None and found):
         return found
     wanted = "at least one action" if count is None else counted(count, "action")
-    lines = [f"expected {wanted} of {expected}; there {'is' if len(found) == 1 else 'are'} {len(found)}."]
+    lines = [f"expected {wanted} of {expected}; found {len(found)}."]
     if found:
         lines += ["Matching:", *map(_line, found[:_LISTED_MOST])]
     others = [action for action in actions if action not in found]

@@ -62,8 +62,8 @@ class CapturedWebhooks(list[CapturedWebhook]):
     """The webhook deliveries of one test, in the order they were sent.
 
     Nothing reaches the network: each endpoint of `scheduled_actions.toml` gets a URL for the test, and a secret if it
-    declares one; deliveries to endpoints of the database are captured, too. A delivery is answered 401 if its signature
-    is invalid, otherwise as `answer` prepared, and 200 by default.
+    declares one; deliveries to endpoints of the database are captured, too. A delivery with an invalid
+    signature is answered with 401; the others get the answer that `answer` prepared, 200 by default.
 
     `clear` removes the captured deliveries; prepared answers remain.
     """

@@ -189,7 +189,7 @@ def test_an_action_is_found_by_its_instant_or_its_delay(create_kit):
         ({"payload__contains": {"urgent": 1}}, "its payload.urgent is true, not 1"),
         ({"scheduled_at": NOON + timedelta(hours=1)}, "its scheduled_at is 2026-03-04T12:00:00"),
         ({"team_id": "red"}, "its team_id is None, not 'red'"),
-        ({"count": 2}, "expected 2 actions of .*; there is 1"),
+        ({"count": 2}, "expected 2 actions of .*; found 1"),
         ({"count": 0}, "expected 0 actions"),
     ],
 )  # fmt: skip
@@ -211,7 +211,7 @@ def test_the_error_lists_the_most_similar_actions_first(create_kit):
         kit.assert_scheduled("test:run", payload__contains={"to": "Ann"})
 
     expected, _, first, _, second, reason = str(failure.value).splitlines()
-    assert expected == 'expected at least one action of "test:run", payload containing {"to": "Ann"}; there are 0.'
+    assert expected == 'expected at least one action of "test:run", payload containing {"to": "Ann"}; found 0.'
     assert '"test:run" pending' in first
     assert '"test:fail" pending' in second
     assert 'its type is "test:fail"' in reason
