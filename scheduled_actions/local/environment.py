@@ -2,7 +2,7 @@ r"""Read the `.env` of a project directory for the command line and the local se
 
     # A comment.
     CRON_SECRET=letters-and-digits      # a comment after a value needs a space before it
-    export ADMIN_TOKEN=the-same         `export` is allowed, so that a shell can read the file, too
+    export ADMIN_TOKEN=other-letters    `export` is allowed, so that a shell can read the file, too
     GREETING="two words"                double quotes: \n, \t, \" and the like are escapes
     PASSWORD='with $ and "quotes"'      single quotes: \' and \\ are the only escapes
     EMPTY=
@@ -176,7 +176,7 @@ def ensure_secrets(project: Path, environ: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _assign(text: str, name: str, value: str) -> str:
-    """Return the text of a `.env` with a value for a name without one: in its empty assignment, or in a new line."""
+    """Return the text of a `.env` with the value assigned to a name: in its empty assignment, or in a new line."""
     text, count = re.subn(rf"(?m)^[ \t]*(export[ \t]+)?{name}[ \t]*=.*$", f"{name}={value}", text)
     separator = "" if not text or text.endswith("\n") else "\n"
     return text if count else f"{text}{separator}{name}={value}\n"

@@ -1,8 +1,8 @@
-"""Run gunicorn so that it ends with the process that started it; `local.server` runs this module with `python -m`.
+"""Run gunicorn so that it ends when the process that started it ends.
 
-The arguments are those of gunicorn. The starter keeps the other end of this process's standard input open. The kernel
-closes that end however the starter dies; the workers wait for this, and then stop their master gracefully. The workers
-also use the embedded database, which the last worker stops when it ends.
+`local.server` runs this module with `python -m` and the arguments of gunicorn. The starter keeps the other end of this
+process's standard input open. The kernel closes that end however the starter dies; the workers wait for this, and then
+stop their master gracefully. The workers also use the embedded database, which the last worker stops when it ends.
 """
 
 import os
@@ -24,7 +24,7 @@ class LocalGunicorn(WSGIApplication):  # type: ignore[misc]  # as untyped as its
     _of_env_file: frozenset[str] = frozenset()
 
     def load_config(self) -> None:
-        """Read the settings and `.env`, now and at each reload, and extend the start of each worker."""
+        """Read `.env` and the settings, at the start and at each reload, and extend the start of each worker."""
         self._read_env_file()
         super().load_config()
         configured = self.cfg.post_worker_init

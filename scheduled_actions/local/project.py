@@ -1,4 +1,4 @@
-"""Run a project on this machine: secrets, registry, database, tables and server, in this order."""
+"""Run a project on this machine: prepare its secrets, registry, database and tables, then start its server."""
 
 import signal
 from collections.abc import Iterator, Mapping

@@ -18,7 +18,7 @@ class ReceivedRequest:
     webhook_id: str | None
     #: The status of the response: 401 if the endpoint is unknown or the signature is invalid.
     status: int
-    #: The JSON of the body; None if the request was answered 401.
+    #: The JSON of the body; None if the request was answered with 401.
     content: Any
 
 

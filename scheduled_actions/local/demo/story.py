@@ -90,7 +90,7 @@ class Story:
                 self._charge_exactly_once
             ),
             "Webhooks: one event, two endpoints, deliveries signed and retried independently": self._deliver_webhooks,
-            "Failure: a failed action stays until a person acts": self._retry_by_hand,
+            "Failure: a failed action stays failed until a person retries it": self._retry_by_hand,
             "Recurrence: a series that survives a failure and missed ticks": self._recur,
             "Result": self._summarise,
             "Next steps": lambda: self.report.show("", _NEXT),
@@ -180,7 +180,7 @@ class Story:
     def _charge_exactly_once(self) -> None:
         order = self._orders[1]
         payload = {"number": order["number"], "amount": str(_total(order))}
-        self.report.show(f'schedule_action("payment:charge", {json.dumps(payload)}); the handler fails half-way')
+        self.report.show(f'schedule_action("payment:charge", {json.dumps(payload)}); the handler fails halfway')
         charge = schedule_action("payment:charge", payload).id
         self._ping("retried", 1)
         self.report.show(
@@ -257,7 +257,7 @@ class Story:
         )
 
     def _recur(self) -> None:
-        """Play a series on a stopped clock of the database; the clock remains stopped afterwards."""
+        """Play a series with the database's clock stopped; the clock remains stopped afterwards."""
         runtime, every = self.project.runtime, timedelta(minutes=10)
         start = datetime(2026, 10, 30, 12, tzinfo=_NEW_YORK)
         rule = compile_recurrence("30 1 * * *", timezone=_NEW_YORK.key, anchor=start)
@@ -366,7 +366,7 @@ class Story:
         )
 
     def _ping_at(self, at: datetime, count: str) -> None:
-        """Stop the database's clock at an instant, tick once, and check that one action ended that way."""
+        """Stop the database's clock at an instant, tick once, and check that one action had this outcome."""
         with self.project.runtime.database.connection() as connection:
             connection.execute(sql.SQL(_CLOCK).format(sql.Literal(f"select {at.isoformat()!r}::timestamptz")))
         self._ping(count, 1, command=f"it is {at:%H:%M:%S}: ping")
