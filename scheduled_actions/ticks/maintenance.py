@@ -217,7 +217,7 @@ class TickMaintenance:
         self._maintenance = Maintenance(state)
         self._report = report
         self._found: tick_store.PendingWork | None = None
-        #: Whether there are changes that the last step had no time to process.
+        #: Whether the last wake-up may have left changes to process.
         self.has_wakes_left = False
 
     def finds_nothing(

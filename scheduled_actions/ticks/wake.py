@@ -93,7 +93,7 @@ class TickWaker:
     def notify_after_commit(self, action_ids: Iterable[UUID]) -> None:
         """Wake a tick once the caller's transaction has committed one of these actions; do nothing unless `is_on`.
 
-        Actions that are not committed within a minute, and those beyond the first thousand, are left to the cron job.
+        Actions that are not committed within a minute, and those beyond the first thousand, are left to later ticks.
         """
         if not self.is_on:
             return

@@ -184,8 +184,10 @@ def _mail(event: WebhookEvent, context: Context, address: str | None) -> bool:
     text = (
         f"Endpoint {event.entity_id} {state}.\n\nFailing since: {event.data.get('failing_since', 'now')}\n"
         f"Latest failure: {event.data.get('reason', 'unknown')}\n\n"
-        "Lost deliveries are kept. When the endpoint works again, send them with "
-        "`scheduled-actions webhooks deliveries recover`.\n"
+        "Lost deliveries are kept. Once the receiver works again, enable the endpoint if it is disabled, and resend "
+        "them; WHEN is an ISO 8601 time, or how long ago, such as 3d:\n\n"
+        f"scheduled-actions webhooks endpoints update {event.entity_id} --enable\n"
+        f"scheduled-actions webhooks deliveries recover --endpoint {event.entity_id} --from WHEN\n"
     )
     mail = {"to": address, "subject": f"Webhook endpoint {event.entity_id} {state}", "text": text}
     try:

@@ -532,6 +532,8 @@ def test_five_days_of_failures_disable_an_endpoint(project, wire, later, connect
     assert notices[0]["data"]["auto_disable_at"] > notices[0]["data"]["failing_since"]
     assert [mail["to"] for mail in MAILS] == ["ops@example.org"] * 6
     assert MAILS[-1]["subject"] == f"Webhook endpoint {made.id} is disabled"
+    assert f"\nscheduled-actions webhooks endpoints update {made.id} --enable\n" in MAILS[-1]["text"]
+    assert f"\nscheduled-actions webhooks deliveries recover --endpoint {made.id} --from WHEN\n" in MAILS[-1]["text"]
     assert project.endpoints.get(watcher.id).enabled
 
 
