@@ -56,7 +56,7 @@ def schedule_action(
         retry: Retry policy: `Exponential`, `Linear`, `Delays`, its JSON form, or a list of seconds; None: the handler's
             policy, else the setting.
         lock_group: Actions of a group (within a team) run one at a time, by priority, then by due time.
-        lock_group_blocks: Whether the group waits while this action waits for a retry.
+        lock_group_blocks: Whether the group waits while this action waits for a retry, a snooze or its condition.
         dedup_key: The new action is merged into a pending action with the same key that was created within
             `dedup_window`. None: a key derived from the payload if the payload has `entity_id`.
         dedup_window: How many seconds after its creation an action accepts further actions with its key; 0 disables

@@ -70,7 +70,7 @@ class Action:
     state: Any
     #: The caller's metadata, and `traceparent`: the trace that its attempts continue.
     metadata: Mapping[str, Any] | None
-    #: An entry per attempt and per change by a person, oldest first.
+    #: Entries of attempts and of changes by people, oldest first: the first 5 and the last 45.
     history: tuple[Mapping[str, Any], ...]
     target_type: str | None
     target_id: str | None
@@ -82,7 +82,7 @@ class Action:
     dedup_key: str | None
     #: Actions of a group (within a team) never run concurrently.
     lock_group: str | None
-    #: Whether the group waits while this action waits for a retry.
+    #: Whether the group waits while this action waits for a retry, a snooze or its condition.
     lock_group_blocks: bool
     #: When the cancellation of a running attempt was requested.
     cancel_requested_at: datetime | None

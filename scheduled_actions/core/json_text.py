@@ -177,7 +177,7 @@ def leaves(value: object) -> Iterator[object]:
 def shown_key(key: object) -> str:
     """Return a key or an index for a path in a message.
 
-    One that is not printable or longer than 60 characters is cut to 60 characters, quoted and escaped.
+    A key that is not printable or longer than 60 characters is cut to 60 characters, quoted and escaped.
     """
     part = str(key)
     return part if part.isprintable() and len(part) <= 60 else ascii(part[:60])  # noqa: PLR2004 - enough to identify it
@@ -204,7 +204,10 @@ def decode(text: str | bytes, *, name: str = "payload") -> object:
         raise _invalid(name, "is not JSON: it is not a string") from None
     except ValueError as error:
         # The parser's messages about its own limits are replaced.
-        limits = {"recursion limit": _TOO_DEEP, "number out of range": _TOO_LONG}
+        limits = {
+            "recursion limit": _TOO_DEEP,
+            "number out of range": f"contains an integer of more than {MAX_DIGITS:,} digits",
+        }
         known = (message for prefix, message in limits.items() if str(error).startswith(prefix))
         raise _invalid(name, next(known, f"is not JSON: {error}")) from None
     if _bracket_count(text) > MAX_DEPTH and _is_deeper_than(value, MAX_DEPTH):
@@ -221,7 +224,7 @@ def decode_stored(text: str | bytes) -> object:
     """
     value = json.loads(text)
     if _bracket_count(text) > _STORED_DEPTH and _is_deeper_than(value, _STORED_DEPTH):
-        raise ValueError(f"the document {_TOO_DEEP}")
+        raise ValueError(f"the document is nested deeper than {_STORED_DEPTH} levels")
     return value
 
 

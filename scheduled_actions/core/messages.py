@@ -15,7 +15,7 @@ def nearest(text: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     """Return the known name most similar to `text`, ignoring case.
 
     Args:
-        text: The name to compare; no name is similar to one of more than 60 characters.
+        text: The misspelled name; the result is None if it has more than 60 characters.
         known: The known names.
         cutoff: The minimum similarity, from 0 to 1 (`difflib`).
 

@@ -27,7 +27,7 @@ class ValueRule:
 
 
 def parse_uuid(value: object) -> UUID | None:
-    """Return a UUID, or the one that a string represents; None for any other value."""
+    """Convert a string to a UUID, and return a UUID unchanged; return None for any other value."""
     try:
         return value if isinstance(value, UUID) else UUID(value) if isinstance(value, str) else None
     except ValueError:

@@ -60,11 +60,7 @@ def set_tick_attributes(span: Span, counts: dict[str, Any]) -> None:
 
 
 class HandlerSpans:
-    """Creates the spans of the handlers of one tick.
-
-    Args:
-        made_by: The tracer.
-    """
+    """Creates the spans of the handlers of one tick; must be created inside the span of that tick."""
 
     def __init__(self, made_by: Tracer) -> None:
         self._tracer = made_by

@@ -131,7 +131,7 @@ def unavailable(error: psycopg.Error) -> DatabaseUnavailable:
 def reason_of(error: BaseException) -> str:
     """Describe an error for the reason that is stored with a row.
 
-    For a database error this is only the primary message, because the details may quote a payload.
+    A database error is described only by its type and primary message, because the details may quote a payload.
     """
     if isinstance(error, psycopg.Error) and error.diag.message_primary is not None:
         return f"{type(error).__name__}: {error.diag.message_primary}"

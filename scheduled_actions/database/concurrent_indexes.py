@@ -36,7 +36,7 @@ class IndexNotBuilt(DeploymentError):
     """The server did not build or drop an index, for example because of a timeout or of duplicates."""
 
     message = (
-        "index {name} was not built: {reason}; the tables are up to date: fix the cause, then run "
+        "index {name} could not be built or dropped: {reason}; the tables are up to date: fix the cause, then run "
         "`scheduled-actions migrate` again"
     )
     name: str

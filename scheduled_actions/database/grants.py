@@ -16,9 +16,9 @@ sql = Statements(__file__)
 class RoleKind(StrEnum):
     """The kind of access that a role gets."""
 
-    #: Schedule actions, emit events, report facts: through functions.
+    #: May schedule actions, emit events and report facts, through functions.
     SCHEDULER = "scheduler"
-    #: Read actions, schedules, deadlines, facts and deliveries: through views.
+    #: May read actions, schedules, deadlines, facts and deliveries, through views.
     READER = "reader"
 
 

@@ -1,10 +1,10 @@
 """Migrate a database to the schema of this code: numbered migrations, then SQL functions, then indexes.
 
 A migration is applied once, in its own transaction, with the functions that it calls. Functions are applied again when
-their files have changed, and dropped when their files have been removed, all in one transaction. A function with
-another signature cannot be replaced. It is renamed, so that the views, triggers and defaults that use it remain until a
-migration replaces them, and dropped after the last migration. Indexes that a migration builds `concurrently` come last,
-outside any transaction: see `concurrent_indexes`.
+their files have changed, and dropped when their files have been removed, all in one transaction. A function
+whose signature has changed cannot be replaced. It is renamed, so that the views, triggers and defaults that use it
+remain until a migration replaces them, and dropped after the last migration. Indexes that a migration builds
+`concurrently` come last, outside any transaction: see `concurrent_indexes`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,12 +48,13 @@ class ServerUnsuitable(DeploymentError):
 
 @error_class
 class MigrationBlocked(DeploymentError):
-    """Another session kept a table locked for longer than a migration waits."""
+    """Another session kept a table locked for longer than a step of `migrate` waits."""
 
     message = (
-        f"migration {{name}} waited {_LOCK_TIMEOUT} for a table that another session has locked, and changed nothing: "
+        f"{{name}} waited {_LOCK_TIMEOUT} for a table that another session has locked, and changed nothing: "
         "run `scheduled-actions migrate` again"
     )
+    #: The step: `migration NAME`, or `the update of the SQL functions`.
     name: str
 
 
@@ -119,7 +120,7 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
         SchemaUnreleased: An unreleased build created the tables; nothing was changed.
         FunctionTaken: A function that this package did not create has the name of one of its functions, and was not
             replaced.
-        MigrationBlocked: Another session has locked a table; this migration was rolled back.
+        MigrationBlocked: Another session has locked a table; the step that waited for it was rolled back.
         FunctionInUse: Another object depends on a removed or replaced function; the step that found it was rolled back.
         IndexNotBuilt: The server aborted the build of an index; the next call resumes there.
     """
@@ -134,7 +135,7 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
     done: list[str] = []
     applied: list[versions.Function] = []
     for migration in _pending(schema, versions.read_released(connection, schema)):
-        with _locked(connection, migration.name):
+        with _locked(connection, f"migration {migration.name}"):
             # Another process may have applied the migration before this one got the lock.
             found = versions.read_released(connection, schema)
             if migration in _pending(schema, found):
@@ -142,7 +143,7 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
                 report(migration.name)
                 applied += _apply(connection, schema, migration, found)
                 done.append(migration.name)
-    with _locked(connection, "functions"):
+    with _locked(connection, "the update of the SQL functions"):
         found = versions.read_released(connection, schema)
         if found.is_later_than(schema):
             return done
@@ -277,7 +278,7 @@ def record_functions(connection: Connection, functions: Sequence[versions.Functi
 
 
 def _drop_removed(connection: Connection, schema: versions.Schema) -> list[str]:
-    """Drop recorded functions that are not in `schema`, and earlier signatures; return the names of the former.
+    """Drop recorded functions that are not in `schema`, and renamed earlier versions; return the former's names.
 
     Raises:
         FunctionInUse: Another object depends on one of these functions.
@@ -288,7 +289,7 @@ def _drop_removed(connection: Connection, schema: versions.Schema) -> list[str]:
 
 
 def _removed(connection: Connection, schema: versions.Schema) -> list[RemovedFunction]:
-    """Return recorded functions that are not in `schema`, and earlier signatures, with the objects that use them.
+    """Return recorded functions that are not in `schema`, and renamed earlier versions, with the objects that use them.
 
     The tables must exist; the search path does not matter.
     """

@@ -83,8 +83,8 @@ class Statements:
     ) -> psycopg.Cursor[tuple[Any, ...]]:
         """Run a statement whose rows may contain values that Python cannot represent; return its cursor.
 
-        Such an instant becomes the first or last possible datetime; such JSON becomes an object with the key
-        "unreadable". Instants are in UTC.
+        Such an instant becomes one at the start of the year 1 or at the end of the year 9999. Such JSON becomes an
+        object with the key "unreadable". Instants are in UTC.
         """
         cursor = connection.cursor(row_factory=tuple_row)
         cursor.adapters.register_loader("timestamptz", _LenientInstantLoader)
@@ -132,7 +132,7 @@ def _included(line: re.Match[str]) -> str:
 
 
 class _LenientInstantLoader(TimestamptzLoader):
-    """Loads instants that a datetime cannot represent, such as `-infinity`, as the first or the last one."""
+    """Loads instants that a datetime cannot represent, such as `-infinity`, as `_FIRST` or `_LAST`."""
 
     def load(self, data: Buffer) -> datetime:
         # Most servers write ISO 8601, in their own time zone; psycopg's loader reads the other styles.

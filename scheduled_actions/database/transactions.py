@@ -135,7 +135,7 @@ class SavedConnectionState:
     def undo(self) -> None:
         """Roll back the handler's changes, including settings, and restore the connection; the transaction continues.
 
-        If the handler has ended the transaction, close the connection, because its state is unknown.
+        If that fails, for example because the handler has ended the transaction, close the connection.
         """
         try:
             self._finish(_UNDO)

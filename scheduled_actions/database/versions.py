@@ -127,7 +127,7 @@ class SchemaVersions:
         return [one for one in ours if self.functions.get(one.name) != one.checksum]
 
     def removed_functions(self, schema: Schema) -> list[str]:
-        """Return the names of recorded functions that are not in `schema`; none after a later release migrated."""
+        """Return the recorded functions that are not in `schema`; none if a later release migrated the database."""
         return [] if self.is_later_than(schema) else sorted(self.functions.keys() - set(schema.function_names))
 
 

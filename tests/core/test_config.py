@@ -315,7 +315,7 @@ def test_the_error_for_a_missing_or_invalid_endpoint_secret_does_not_contain_it(
         ('egress_proxy = "http://me:pw@proxy:3128"', "without a login"),
         ('egress_proxy = "socks5://proxy:1"', "must be http://host:port"),
         ('events = { "task" = "no event" }', "webhooks.events must have patterns of the form entity:verb"),
-        ('endpoints = { crm = { env_var = "U", ordering = "lifo" } }', "must be none or fifo"),
+        ('endpoints = { crm = { env_var = "U", ordering = "lifo" } }', "must be one of none, fifo"),
         ('endpoints = { crm = { env_var = "U", rate_limit = 0 } }', "must be a number greater than 0"),
         ('endpoints = { crm = { env_var = "U", retry = [] } }', "must be a list of 1 to 100 delays"),
         ('endpoints = { crm = { env_var = "U", retry = [5, -1] } }', "must be a number from 0"),

@@ -73,7 +73,7 @@ def test_an_invalid_index_of_an_interrupted_build_is_built_again(connection, add
         # The build waits for the open transaction and is aborted, as if its process had been killed.
         connection.execute("set lock_timeout = '50ms'")
         with pytest.raises(
-            IndexNotBuilt, match=r"index scheduled_actions_by_creator was not built: .*lock timeout"
+            IndexNotBuilt, match=r"index scheduled_actions_by_creator could not be built or dropped: .*lock timeout"
         ) as caught:
             migrate.migrate(connection)
     assert "run `scheduled-actions migrate` again" in str(caught.value)

@@ -45,7 +45,7 @@ class EndpointSection:
 
     #: Environment variable with the URL.
     env_var: str = field(metadata={"check": checks.variable})
-    #: `entity:verb`, each side may be `*`.
+    #: Patterns `entity:verb`; `*` matches any characters within its side.
     patterns: tuple[str, ...] = checks.setting(("*:*",), checks.event_patterns)
     enabled: bool = checks.setting(True, checks.flag)  # noqa: FBT003 - the default of a field
     description: str = checks.setting("", checks.text)
@@ -122,9 +122,9 @@ class NotificationSettings:
     urgent_days: float = checks.setting(1, checks.number(0))
     high_days: float = checks.setting(7, checks.number(0))
     medium_days: float = checks.setting(14, checks.number(0))
-    #: IANA time zone of people without one of their own.
+    #: Default IANA time zone of people.
     timezone: str = checks.setting("UTC", checks.time_zone)
-    #: `20:00-08:00` in each person's time zone, for people without quiet hours of their own; None: never.
+    #: Default quiet hours of people, such as `20:00-08:00`, in each person's time zone; None: no quiet hours.
     quiet_hours: str | None = checks.setting(None, checks.quiet_hours)
     #: Whether urgent notifications are also sent in quiet hours.
     urgent_passes_quiet_hours: bool = checks.setting(True, checks.flag)  # noqa: FBT003 - the default of a field
@@ -140,7 +140,7 @@ class NotificationSettings:
 class Teams:
     """Concurrency limits of teams per process; actions without a team are not limited."""
 
-    #: Maximum number of running actions of each team; None: the number of threads.
+    #: Maximum number of running handlers of each team; None: no limit per team.
     concurrency: int | None = checks.setting(None, checks.whole_number(1, 256))
     #: Limits of individual teams by team id; they override `concurrency`.
     concurrency_of: dict[str, int] = field(default_factory=dict, metadata={"check": checks.team_limits})

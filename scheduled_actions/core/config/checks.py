@@ -90,7 +90,7 @@ def one_of(*words: str) -> Check:
     """Return a check that accepts only these words."""
 
     def check(value: Any) -> str:  # noqa: ANN401 - any value of TOML
-        _require(value in words, f"must be {' or '.join(words)}")
+        _require(value in words, f"must be one of {', '.join(words)}")
         return str(value)
 
     return check

@@ -46,9 +46,9 @@ class ScheduleEnded(StateConflict):
 
 @error_class
 class NothingPlanned(StateConflict):
-    """The schedule has no planned occurrence to skip, or the planned occurrence is not the requested one."""
+    """The schedule has no planned occurrence to skip, or its action is not the requested one (`wanted`)."""
 
-    message = "schedule {reference} ({status}) has no planned occurrence{wanted:after space}; nothing was skipped"
+    message = "schedule {reference} ({status}) has no planned occurrence{wanted:as action}; nothing was skipped"
     reference: object
     status: str
     wanted: object = field(default=None, kw_only=True)

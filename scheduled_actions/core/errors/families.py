@@ -38,7 +38,7 @@ class StateConflict(ScheduledActionsError):
 
 
 class DeploymentError(ScheduledActionsError):
-    """The installation cannot serve the request: settings, secrets, database, threads or generated files."""
+    """The installation cannot serve the request, for example because of its settings, secrets or database."""
 
     code = "deployment_error"
 
@@ -78,7 +78,7 @@ _SPECS: dict[str, Callable[[Any], str]] = {
     "name": short_name,
     "text": short_text,
     "after colon": lambda value: f": {value}" if value else "",
-    "after space": lambda value: f" {value}" if value else "",
+    "as action": lambda value: f" with action {value}" if value else "",
     "in brackets": lambda value: f" ({short_text(value)})" if value else "",
 }
 

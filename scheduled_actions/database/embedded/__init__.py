@@ -97,9 +97,12 @@ def attach(directory: Path, *, options: Sequence[str] = ()) -> LocalPostgres:
 
 
 def dsn_if_running(directory: Path) -> str | None:
-    """Return the connection string of the server of `directory`; None if the server is another user's or not running.
+    """Return the connection string of the server of `directory`; None if it is not running or belongs to another user.
 
     The server is neither started nor held.
+
+    Raises:
+        EmbeddedPostgresFailed: The stored file of the cluster is invalid, or the server was not ready in time.
     """
     try:
         cluster = load(directory.resolve())
@@ -114,6 +117,9 @@ def remove(directory: Path) -> bool:
     """Delete `directory` and the cluster that it contains; return False if it is in use or contains no cluster.
 
     A process that is waiting to attach to the directory creates it again.
+
+    Raises:
+        EmbeddedPostgresFailed: The stored file of the cluster is invalid, or the server was not ready in time.
     """
     directory = directory.resolve()
     # Another process may remove it at any moment.

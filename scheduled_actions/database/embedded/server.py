@@ -1,4 +1,4 @@
-"""Start, probe and stop the server of a cluster. The caller must hold the start lock.
+"""Start, probe and stop the server of a cluster. The caller of `start` and `stop` must hold the start lock.
 
 Whether a server is running is determined by connecting to it, never by a pid file: after a kill, such a file contains
 the id of a process that has ended, or of an unrelated process.
@@ -180,7 +180,7 @@ def _initialise(cluster: Cluster, initdb: Path, account: ServerAccount | None) -
     if account is not None:
         os.chown(fresh, *account)
         os.chown(password, *account)
-    # Iterations protect short passwords. This one is long and random, and 4,096 iterations cost each connection 4 ms.
+    # Iterations protect short passwords. This one is long and random; 4,096 iterations would cost each connection 4 ms.
     options = ("--auth=scram-sha-256", "--set=scram_iterations=1", "--encoding=UTF8", "--locale=C", "--username", NAME)
     command: list[str | Path] = [initdb, "--pgdata", fresh, "--pwfile", password, *options]
     try:

@@ -1,5 +1,5 @@
--- Returns the history with one more entry: the first 5 and the last 45 are kept, and repeated snoozes (or condition checks)
--- are one counted entry.
+-- Returns the history with one more entry: the first 5 and the last 45 are kept, and consecutive snoozes (or condition
+-- checks) are merged into one entry with their count.
 create or replace function scheduled_actions_append_history(history jsonb, entry jsonb) returns jsonb
   language sql immutable parallel safe
   as $$

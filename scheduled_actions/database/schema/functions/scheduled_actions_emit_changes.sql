@@ -1,7 +1,8 @@
 -- The trigger of a watched table: an event is scheduled for each changed row that the watch covers. Errors are reported as
 -- warnings, so that a write never fails because of an event; only a cancellation and a statement timeout end the statement.
--- Runs with the privileges of the actions' owner. So the columns of a row are read through scheduled_actions_json_columns, and
--- functions that are called with their values are schema-qualified or take exactly the types of the values.
+-- Runs with the privileges of the actions' owner. Therefore, the columns of a row are read through
+-- scheduled_actions_json_columns, and functions that are called with their values are schema-qualified or take exactly the
+-- types of the values.
 create or replace function scheduled_actions_emit_changes() returns trigger
   language plpgsql security definer
   as $$

@@ -1,4 +1,5 @@
--- Returns the dedup key of a payload that names an entity: the same event of the same entity at the same time.
+-- Returns the dedup key of a payload that names an entity. It consists of the entity, the event, the endpoint and, for a
+-- future action, the instant.
 create or replace function scheduled_actions_entity_key(payload jsonb, scheduled_at timestamptz) returns text
   language plpgsql stable parallel safe
   as $$

@@ -9,7 +9,7 @@ create or replace function scheduled_actions_grant(kind text, role_name text, te
     if not exists (select from pg_roles r where r.rolname = role_name) then
       perform scheduled_actions_refuse(format('role %I does not exist: create it with `create role %1$I login`', role_name));
     elsif length(team) not between 1 and 255 then
-      perform scheduled_actions_refuse('team_id must have between 1 and 255 characters');
+      perform scheduled_actions_refuse('team_id: must have 1 to 255 characters');
     end if;
     access_schema := scheduled_actions_create_access_schema(team);
     execute format('grant usage on schema %I to %I', access_schema, role_name);

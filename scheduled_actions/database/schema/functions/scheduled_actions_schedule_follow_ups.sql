@@ -46,7 +46,7 @@ create or replace function scheduled_actions_schedule_follow_ups(follow_ups json
     perform set_config('scheduled_actions.has_waited_for_key', 'on', true) where wait_until < clock_timestamp();
     if jsonb_array_length(follow_ups) > most then
       refused := refused + jsonb_array_length(follow_ups) - most;
-      lost := lost || format('%s more than the %s that are tried one by one', jsonb_array_length(follow_ups) - most, most);
+      lost := lost || format('%s follow-ups after the first %s were not tried', jsonb_array_length(follow_ups) - most, most);
     end if;
     if lost <> '{}' then
       update scheduled_actions a

@@ -1,4 +1,4 @@
--- Returns a description of what is wrong with a watch, and the expected values; null if the watch is valid.
+-- Returns the first problem of a watch, and the expected values; null if the watch is valid.
 create or replace function scheduled_actions_watch_problem(
   watched regclass, entity text, id_columns text[], team_column text, columns text[], verbs text[], dedup_window double precision
 ) returns text

@@ -1,4 +1,5 @@
--- Returns the triggers that emit events from the catalog, so that dropped and renamed tables need no special handling.
+-- Returns the triggers that emit events. They are read from the catalog, so that dropped and renamed tables need no special
+-- handling.
 create or replace function scheduled_actions_watch_triggers()
   returns table (watched regclass, trigger_name name, entity text, watch jsonb, enabled boolean)
   language sql stable

@@ -56,18 +56,18 @@ create table scheduled_actions (
   completed_at timestamptz,
   -- When the claim ends unless it is settled. Set and cleared with claim_token.
   lease_expires_at timestamptz,
-  -- When the running attempt was asked to stop. Cleared by a retry.
+  -- When the cancellation of the running attempt was requested. Cleared by a retry.
   cancel_requested_at timestamptz,
-  -- Attempts charged. Increased when a handler is started, reset to 0 by a retry.
+  -- Attempts charged. Increased by a settlement or a rescue, but not by a snooze; reset to 0 by a retry.
   attempts integer not null default 0,
   -- Attempts allowed; null until the first settlement stores the handler's value. Changed by an edit, and with its schedule.
   max_attempts integer,
   -- Lower numbers run first. Changed by an edit, and with its schedule.
   priority smallint not null default 0,
-  -- Whether later actions with its key are merged into it. Becomes false at the claim or the end of the
-  -- window, and never true again.
+  -- Whether later actions with its key are merged into it. Becomes false at the claim or the end of the window, and never
+  -- true again.
   dedup_open boolean not null default false,
-  -- Whether a pending member keeps later members of its group from running. Changed with its schedule.
+  -- Whether the group waits while this action waits for a retry, a snooze or its condition. Changed with its schedule.
   lock_group_blocks boolean not null default false,
   -- Whether another action waits for its end. Once true, it stays true.
   has_waiters boolean not null default false,

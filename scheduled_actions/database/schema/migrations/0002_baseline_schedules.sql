@@ -1,7 +1,8 @@
 -- Schedules and deadlines, which plan actions. The comment above a column describes its value and when the value changes.
 
--- The stored definition of a recurring action. An active one has exactly one planned occurrence that was never claimed, an
--- ordinary action named by `next_action_id`; a rolling one has none while its occurrence runs. Only a person deletes it.
+-- The stored definition of a recurring action. An active schedule has exactly one planned occurrence that was never
+-- claimed, an ordinary action named by `next_action_id`; a rolling schedule has none while its occurrence runs. Only a person
+-- deletes it.
 create table scheduled_action_schedules (
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
@@ -48,13 +49,13 @@ create table scheduled_action_schedules (
   consecutive_failures integer not null default 0,
   -- The columns from here to `on_failure` are those of every occurrence, as in scheduled_actions. Its priority.
   priority smallint not null default 0,
-  -- Its attempts.
+  -- Its maximum number of attempts.
   max_attempts integer,
   -- Its retry policy.
   retry jsonb,
   -- Its lock group.
   lock_group text,
-  -- Whether it keeps later members of the group from running while it is pending.
+  -- Whether the group waits while it waits for a retry, a snooze or its condition.
   lock_group_blocks boolean not null default false,
   -- The type of its target.
   target_type text,
@@ -182,7 +183,7 @@ create table scheduled_action_deadlines (
   occurrence_at timestamptz,
   -- The start from which the rule counts. Changed with the rule.
   anchor_at timestamptz,
-  -- The deadline that follows in the series. Set when that one is created.
+  -- The next deadline of the series. Set when that deadline is created.
   next_id uuid,
   -- Increased by each change that makes notifications in progress obsolete.
   revision integer not null default 0,
@@ -252,7 +253,7 @@ create table scheduled_action_deadlines (
 -- A series has at most one deadline for each occurrence.
 create unique index scheduled_action_deadlines_occurrence on scheduled_action_deadlines (series_id, occurrence_at)
   where series_id is not null;
--- At most one unresolved deadline has a name; the deadlines of a series share their name.
+-- The name of an unresolved deadline is unique in its team, except that the deadlines of a series share their name.
 create unique index scheduled_action_deadlines_name on scheduled_action_deadlines (name, coalesce(team_id, ''))
   where name is not null and series_id is null and status in ('open', 'missed');
 create index scheduled_action_deadlines_unresolved on scheduled_action_deadlines (due_at)
@@ -277,9 +278,8 @@ create trigger scheduled_actions_wake_after_deadline
   when (new.status is distinct from old.status)
   execute function scheduled_actions_wake_after_deadline();
 
--- The proof of each notification of a deadline: its recipient, channel and time, and whether it was
--- accepted or refused.
--- Rows never change, and are deleted with their deadline only.
+-- The proof of each notification of a deadline: its recipient, channel and time, and whether it was accepted or refused.
+-- Rows never change, and are deleted only with their deadline.
 create table scheduled_action_deadline_notices (
   -- UUID version 7: ids ascend in order of sending.
   id uuid primary key default scheduled_actions_uuid7(),

@@ -63,7 +63,8 @@ create table webhook_endpoint_states (
   failing_since timestamptz,
   -- The latest failure since the last success. Cleared by a success.
   last_failure_at timestamptz,
-  -- The failure from which the time until it is disabled counts: twelve hours or more after the first. Cleared by a success.
+  -- The failure at which the time until it is disabled started to count: the first failure twelve hours or more after
+  -- `failing_since`. Cleared by a success.
   clock_started_at timestamptz,
   -- When its owner was warned that it will be disabled. Cleared by a success.
   warned_at timestamptz,
@@ -73,7 +74,7 @@ create table webhook_endpoint_states (
   disabled_reason text,
   -- The earliest instant of the next delivery under the rate limit. Changed by each delivery.
   rate_next_at timestamptz,
-  -- The earliest instant of the next delivery that is deferred behind the waiting ones. Changed by each deferred delivery.
+  -- The earliest instant of the next deferred delivery, after all those already deferred. Changed by each deferred delivery.
   rate_queue_at timestamptz,
   constraint webhook_endpoint_states_instants_are_finite check (
     isfinite(failing_since)
@@ -87,7 +88,8 @@ create table webhook_endpoint_states (
 )
 with (fillfactor = 50);
 
--- The types of events that have been emitted. Inserted with the first event of a type, deleted after a long time without events.
+-- The types of events that have been emitted. Inserted with the first event of a type, deleted when no event
+-- was emitted for the longer of `retention_days` and `retention_failed_days`.
 create table webhook_event_types (
   -- The team; '' for none. Never changes.
   team_id text not null,

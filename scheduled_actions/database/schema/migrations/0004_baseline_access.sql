@@ -76,7 +76,7 @@ create table scheduled_action_feeds (
   constraint scheduled_action_feeds_digest_is_sha256 check (octet_length(digest) = 32)
 );
 
--- Sessions of the dashboard that were signed out of: their cookies are refused. Deleted after the cookie has expired.
+-- Dashboard sessions that were ended by signing out: their cookies are refused. Deleted after the cookie has expired.
 create table scheduled_action_ended_sessions (
   -- The id in the session's cookie.
   id uuid primary key,
