@@ -92,7 +92,7 @@ def evaluate(claimed: Sequence[Claimed], do: Do) -> dict[UUID, AttemptResult | P
 
 
 def cycles_among_waiting(connection: Connection, *, action_id: UUID | None = None, most: int) -> list[list[UUID]]:
-    """Return cycles of actions that wait for one another, in the form of `cycle_of`; each begins with another action.
+    """Return cycles of actions that wait for one another, in the form of `cycle_of`; no two begin with the same action.
 
     Args:
         connection: Reads the waits.

@@ -228,6 +228,7 @@ class Scheduler:
             ActionLocked: The action is due within `edit_lock_seconds`.
             ActionTypeForbidden: The requester may not use this payload or these follow-ups.
             RequestError: A new value is invalid; nothing was changed.
+            HandlerBroken: The handler, or that of a follow-up, cannot be loaded.
         """
         wanted = checks.check_id(action_id)
         given = {"condition": condition, "after": after, "on_success": on_success, "on_failure": on_failure}

@@ -117,7 +117,7 @@ def find_digest(connection: Connection, digest: bytes) -> Token | None:
 def newest(
     connection: Connection, *, team_id: str | None = None, before: UUID | None = None, limit: int = 100
 ) -> list[Token]:
-    """Return the newest tokens, the newest first.
+    """Return tokens, the newest first.
 
     Args:
         connection: To the project's database.

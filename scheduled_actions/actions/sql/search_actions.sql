@@ -1,6 +1,6 @@
 -- Returns the number of candidates, the last of them, and the ids of the newest matches. With a team, the candidates
 -- are its newest actions with the statuses before the cursor, at most `candidate_limit`. Without a team, they are all
--- actions with the statuses, at most `candidate_limit` per status; if their number reaches this limit, no matches are
+-- actions with the statuses, at most `candidate_limit` per status; if their total reaches this limit, no matches are
 -- returned.
 with candidates as materialized (
   (
@@ -20,7 +20,7 @@ with candidates as materialized (
     limit %(candidate_limit)s
   )
   union all
-  -- Each reads its own index; the `order by` makes the planner use it.
+  -- Each part reads its own index; the `order by` makes the planner use it.
   (
     select f.id
     from scheduled_actions f

@@ -105,7 +105,7 @@ def refused(*, minutes_ago=1, **columns):
         (
             lost_ticks([*pings(1, is_lost=True), *pings(61, duration=timedelta(seconds=9.4))]),
             WARNING,
-            "1 of the last 2 ticks did not end: their process was killed, by the host's time limit or for lack of",
+            "1 of the last 2 ticks did not end: the process was killed, by the host's time limit or for lack of",
             "set max_duration_seconds below the host's request limit",
         ),
         (refused_pings(), OK, "none was refused", None),

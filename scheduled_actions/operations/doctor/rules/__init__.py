@@ -36,7 +36,7 @@ class Check:
     remedy: str | None = None
 
     def as_json(self) -> dict[str, str | None]:
-        """Return the check for JSON answers."""
+        """Return the check as a JSON object."""
         return {"name": self.name, "status": self.level.value, "detail": self.detail, "remedy": self.remedy}
 
 

@@ -88,14 +88,14 @@ def ticks(last: Ping | None, *, due: int, names_caller: bool = True) -> Check:
             is_missing(last),
             WARNING,
             f"nothing has called /cron/process for {ago}{f' (last caller: {caller})' if caller else ''}{waiting}",
-            f"check that the cron job runs and which status it gets; or {remedy}",
+            f"check that the cron job runs, and which HTTP status it receives; or {remedy}",
         ),
         ok=f"last ping {ago} ago{f', by {caller}' if caller else ''}",
     )
 
 
 def doubled_pings(recent: Sequence[Ping]) -> Check:
-    """Return a warning if three or more pings came shortly after another or during a tick, or if several crons ping.
+    """Return a warning if three or more pings came soon after another one or during a tick, or if several crons ping.
 
     Args:
         recent: The pings of the last hour, the latest first.
@@ -199,7 +199,7 @@ def lost_ticks(pings: Sequence[Ping]) -> Check:
             lost,
             WARNING,
             (
-                f"{lost} of the last {len(pings)} ticks did not end: their process was killed, by the host's time "
+                f"{lost} of the last {len(pings)} ticks did not end: the process was killed, by the host's time "
                 f"limit or for lack of memory{longest_text}"
             ),
             (

@@ -109,7 +109,7 @@ def _lock_group(context: ActionContext) -> Iterator[Explanation]:
             code=Code.GROUP_TURN,
             sentence=f"{group} runs one action at a time, and {first} is first: it has a more urgent priority, or is "
             "older",
-            remedy=f"`scheduled-actions explain {first}` shows why that one has not run",
+            remedy=f"`scheduled-actions explain {first}` shows why that action has not run",
             details=details | {"goes_first": str(first)},
         )
 
