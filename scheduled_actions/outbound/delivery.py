@@ -133,7 +133,7 @@ def check_tenant_url(url: str) -> str:
     if parts.username is not None or parts.password is not None:
         raise UrlInvalid("contains a login", f"{_TENANT_URL}; send the login in a header")
     if parts.fragment:
-        raise UrlInvalid("has a fragment, which is never sent", _TENANT_URL)
+        raise UrlInvalid("has a fragment, which is never sent", f"{_TENANT_URL}, without a fragment")
     host = unicodedata.normalize("NFKC", parts.hostname or "").replace("\u3002", ".").rstrip(".")
     if parts.port == 0 or not _is_resolvable(host):
         raise UrlInvalid(_BAD_HOST, _TENANT_URL)

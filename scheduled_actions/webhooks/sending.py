@@ -185,9 +185,10 @@ def _mail(event: WebhookEvent, context: Context, address: str | None) -> bool:
         f"Endpoint {event.entity_id} {state}.\n\nFailing since: {event.data.get('failing_since', 'now')}\n"
         f"Latest failure: {event.data.get('reason', 'unknown')}\n\n"
         "Lost deliveries are kept. Once the receiver works again, enable the endpoint if it is disabled, and resend "
-        "them; WHEN is an ISO 8601 time, or how long ago, such as 3d:\n\n"
+        "them:\n\n"
         f"scheduled-actions webhooks endpoints update {event.entity_id} --enable\n"
-        f"scheduled-actions webhooks deliveries recover --endpoint {event.entity_id} --from WHEN\n"
+        f"scheduled-actions webhooks deliveries recover --endpoint {event.entity_id} --from WHEN\n\n"
+        "WHEN is an ISO 8601 time, or how long ago: 2h, 3d.\n"
     )
     mail = {"to": address, "subject": f"Webhook endpoint {event.entity_id} {state}", "text": text}
     try:

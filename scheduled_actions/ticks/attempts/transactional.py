@@ -100,7 +100,7 @@ class HandlerTransactions:
         """
         while True:
             try:
-                # No time limit per statement: the handler's statements are cancelled at the end of its attempt.
+                # No time limit per statement: the handler's statements are cancelled when its attempt is abandoned.
                 return stack.enter_context(self._tick.state.database.connection(UNLIMITED))
             except (psycopg.Error, DatabaseUnavailable) as error:
                 if attempt.is_stopped or self._monotonic() + _RECONNECT_SECONDS >= attempt.start_until:

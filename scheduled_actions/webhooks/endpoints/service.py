@@ -391,6 +391,6 @@ def check_event(database: Database, payload: dict[str, Any], requester: Requeste
                 return payload
     raise ActionTypeForbidden(
         "webhook:send",
-        "accepts only events without an endpoint, or with the id of an endpoint of the team, from a team token",
+        "accepts from a team token only a payload without an endpoint, or with the id of an endpoint of the team",
         where="payload.endpoint",
     )

@@ -17,7 +17,7 @@ NAME_LIMIT = 200
 #: Maximum number of stars in one pattern.
 STAR_LIMIT = 8
 
-EVENT_SHAPE = f"an event such as task:created (entity, colon, verb; printable characters only, at most {NAME_LIMIT})"
+EVENT_SHAPE = f"an event such as task:created (entity, colon, verb; at most {NAME_LIMIT} characters, all printable)"
 PATTERN_SHAPE = (
     f"a pattern such as task:created, task:* or *:* (entity, colon, verb; printable ASCII without spaces, at most "
     f"{NAME_LIMIT} characters, at most {STAR_LIMIT // 2} stars on each side, no adjacent stars)"
