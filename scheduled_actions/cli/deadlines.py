@@ -180,7 +180,7 @@ def create(
 ) -> None:
     """Create a deadline for the entity TYPE ID, or update the unresolved deadline with this --name.
 
-    Repeating the command with the same --name and --due changes nothing.
+    Repeating the same command with --name and --due changes nothing.
     """
     arguments = deadline_arguments(options) | {
         "target": {"type": target_type, "id": target_id},

@@ -71,7 +71,10 @@ def events() -> None:
 @click.option("--team", "team_id", metavar="TEAM", help="Team that owns the event.")
 @click.option("--endpoint", metavar="NAME", help="Send the event only to this endpoint, regardless of its patterns.")
 @click.option(
-    "--dedup-window", type=float, metavar="SECONDS", help="How long equal events are merged; 0 disables merging."
+    "--dedup-window",
+    type=float,
+    metavar="SECONDS",
+    help="How long equal events are merged; 0 disables merging. [default: the setting deduplication.window_seconds]",
 )
 @json_option
 @pass_project

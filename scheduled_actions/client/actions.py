@@ -76,6 +76,7 @@ def schedule_action(
 
     Raises:
         RequestError: The action type is unknown, or the payload or an argument is invalid; nothing was scheduled.
+        HandlerBroken: The handler, or that of a follow-up, cannot be loaded; nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
     new = NewAction(
@@ -114,8 +115,8 @@ def schedule_actions(
         connection: Your own psycopg connection, whose transaction the insert joins; None: a separate transaction.
 
     Raises:
-        RequestError: An action is invalid, as for `schedule_action`; a note on the error contains the position of the
-            action, from 0. Nothing was scheduled.
+        RequestError, HandlerBroken: As for `schedule_action`; a note on the error contains the position of the action,
+            from 0. Nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
     return runtime.current().scheduler.schedule_actions(new_actions, connection=connection)
@@ -185,6 +186,7 @@ def schedule_when(
 
     Raises:
         RequestError: The condition or, as for `schedule_action`, another argument is invalid; nothing was scheduled.
+        HandlerBroken: As for `schedule_action`.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
     return schedule_action(

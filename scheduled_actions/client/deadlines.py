@@ -64,6 +64,7 @@ def set_deadline(
 
     Raises:
         RequestError: An argument or a payload is invalid, or an action type has no handler; nothing was changed.
+        HandlerBroken: The handler of an auto-action cannot be loaded; nothing was changed.
         DatabaseUnavailable: The database cannot be reached; nothing was changed.
     """
     return runtime.current().deadlines.set(

@@ -52,7 +52,8 @@ def notify(
         connection: Your own psycopg connection, whose transaction the insert joins; None: a separate transaction.
 
     Raises:
-        InvalidArgument: A recipient or another argument is invalid; nothing was scheduled.
+        RequestError: A recipient or another argument is invalid; nothing was scheduled.
+        HandlerBroken: A resolver cannot be imported, or raised an exception; nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
     return runtime.current().notifications.notify(

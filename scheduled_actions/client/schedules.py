@@ -99,8 +99,11 @@ def schedule_recurring_action(
         connection: Your own psycopg connection, whose transaction the change joins; None: a separate transaction.
 
     Raises:
-        RecurrenceInvalid: The rule is malformed, or never occurs (`NeverOccurs`); nothing was changed.
+        RecurrenceInvalid: The rule is malformed, never occurs (`NeverOccurs`), or calls a project function that failed;
+            nothing was changed.
         RequestError: The action type is unknown, or the payload or an argument is invalid; nothing was changed.
+        HandlerBroken: The handler, or that of a follow-up, cannot be loaded; nothing was changed.
+        FunctionTimedOut: A project function of the rule exceeded its time limit; nothing was changed.
         DatabaseUnavailable: The database cannot be reached; nothing was changed.
     """
     return runtime.current().schedules.schedule_recurring(

@@ -103,7 +103,7 @@ class Story:
         last, due = self._orders[-1], len(self._orders) - 1
         self._invoices = [one.id for one in schedule_actions([_invoice(order) for order in self._orders[:-1]])]
         self.report.show(
-            f"schedule_actions(an invoice:write for each of the {len(self._orders)} lines of orders.csv)",
+            f"schedule_actions(an invoice:write for each of the first {due} lines of orders.csv)",
             "",
             ("each action has its own id", len(set(self._invoices)), due),
         )
