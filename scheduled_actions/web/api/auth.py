@@ -41,7 +41,7 @@ class Caller:
 
     @property
     def own_name(self) -> str:
-        """The name of the token, without the prefix."""
+        """The name without its prefix: that of the token, or `admin` for `ADMIN_TOKEN`."""
         return self.name.partition(":")[2]
 
     @property
@@ -111,7 +111,7 @@ class FailedLogins:
         self._accounts: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     def failed(self, address: str, token: str) -> int:
-        """Count a wrong token; return after how many seconds to try again, or 0 if fewer than `BURST` are counted."""
+        """Count a wrong token; return how many seconds to wait: 0 for the first `BURST` in quick succession."""
         account = (_network(address), tokens.hint_of(token))
         with self._lock:
             now = self._monotonic()
@@ -126,7 +126,7 @@ class FailedLogins:
 
 
 def _network(address: str) -> str:
-    """Return the key of a client: its IPv4 address, its IPv6 /64 network, or 64 characters of any other string."""
+    """Return the key of a client: its IPv4 address, its IPv6 /64 network, or the start of any other string."""
     parsed = _parse(address)
     if parsed is None:
         return address[:64]

@@ -164,7 +164,7 @@ def _fact_of(call: Call[Any, Any]) -> tuple[dict[str, str], str]:
 
 
 def _team_of(call: Call[Any, Any]) -> str | None:
-    """Return the team of the fact: the caller's team, else the team in the query.
+    """Return the team of the fact: the caller's team, else the team in the query; None: a fact without a team.
 
     Raises:
         UnknownFact: The caller may not see the team in the query.
@@ -196,8 +196,8 @@ ROUTES = (
     ),
     Route(
         "DELETE", _PATH, delete_fact, "Delete a fact", tag="Facts",
-        description="The history of the fact is kept. Only the token called NAME, or an admin, may delete "
-        "`approval:NAME`.",
+        description="The history of the fact is kept. Actions that wait for the fact become due immediately. Only the "
+        "token called NAME, or an admin, may delete `approval:NAME`.",
         query=TeamQuery,
         answers={HTTPStatus.OK: (FactDocument, "The deleted fact.")}, refuses=(UnknownFact, InvalidArgument),
         takes_if_match=True,

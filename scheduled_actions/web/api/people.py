@@ -135,7 +135,7 @@ class CreateLocalActionsRequest(ActionOptions, Ownership):
     )
     name: Annotated[ShortText, Field(max_length=100)] | None = Field(
         None,
-        description="Prefix of the names of the schedules, `NAME:USER_ID`; an existing schedule of such a name is "
+        description="Prefix of the names of the schedules, `NAME:USER_ID`; an existing schedule of that name is "
         "updated. Needs `recurrence`.",
     )
 
@@ -144,8 +144,8 @@ class CreateLocalActionsRequest(ActionOptions, Ownership):
     local_scheduling.UserSchedule,
     user_id=None,
     timezone=None,
-    at="Due time of the action, or of the first occurrence, with the offset of the user's time zone.",
-    action_id="Id of the action, or of the next action of the schedule; null if nothing is planned.",
+    at="Due time of the action, or instant of the schedule's next occurrence, with the offset of the user's time zone.",
+    action_id="Id of the action, or of the next action of the schedule; null if no occurrence is planned.",
     schedule_id="Id of the schedule; null without a recurrence.",
 )
 class LocalAction(ResponseModel):

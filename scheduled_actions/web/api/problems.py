@@ -334,7 +334,7 @@ def field_problems(error: RequestError, *, inside: str = "") -> list[FieldProble
         case RecurrenceInvalid(name=name, problem=problem):
             found = [(name, problem)]
         case TooLarge(name=name):
-            found = [(name, str(error).removeprefix(f"{name} "))]
+            found = [(name.removeprefix("the "), str(error).removeprefix(f"{name} "))]
         case ActionTypeForbidden() | UnknownActionType():
             found = [(error.where, str(error).removeprefix(f"{error.where}: "))]
         case FollowUpInvalid(where=where, problem=problem):

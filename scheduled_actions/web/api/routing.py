@@ -53,7 +53,7 @@ class Call(CallContext, Generic[Query, Body]):
     connection: Connection | None = None
 
     def borrowed(self) -> AbstractContextManager[Connection]:
-        """Return a block that yields the connection of the transaction or, without a transaction, a new connection."""
+        """Return a context manager that yields the transaction's connection or, without a transaction, a new one."""
         return borrowed_connection(self.runtime.database, self.connection)
 
     @property

@@ -187,6 +187,7 @@ def test_a_body_over_the_size_limit_is_rejected(shared_client, path, limit, chun
     response = shared_client.post(f"/api/v1{path}", data=b" " * (limit + 1), headers=JSON, **options)
 
     assert (response.status_code, response.json["code"]) == (413, "too_large")
+    assert list(errors(response)) == ["body"]
 
 
 def test_a_chunked_body_is_read(client):

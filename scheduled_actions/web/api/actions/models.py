@@ -86,7 +86,7 @@ class _ActionDue(Scheduling):
 
 
 class CreateActionRequest(_ActionDue, AllActionOptions, Ownership):
-    """A new action; fields have the names of the arguments of `schedule_action`."""
+    """A new action; fields are the arguments of `schedule_action`."""
 
     action_type: ActionTypeName
     payload: JsonObject = Field(description="Validated against the handler's model.")
@@ -115,7 +115,10 @@ class CreateActionsRequest(RequestModel):
 
 
 class UpdateActionRequest(PatchModel, _ActionDue, AttemptOptions, HookOptions):
-    """Changes to a pending action. Omitted fields keep their values; null removes a condition or follow-ups."""
+    """Changes to a pending action. Omitted fields keep their values.
+
+    Null removes `condition`, `after`, `on_success` or `on_failure`; other fields cannot be null.
+    """
 
     nullable: ClassVar[frozenset[str]] = frozenset({"condition", "after", "on_success", "on_failure"})
 
@@ -214,7 +217,7 @@ class _BulkRequest(ActionFilterFields):
 
 
 class RetryActionsRequest(_BulkRequest):
-    """Finished actions to retry."""
+    """Failed, cancelled or skipped actions to retry."""
 
     status: Literal["failed", "cancelled", "skipped"] = "failed"
 
@@ -330,7 +333,7 @@ class Lateness(ResponseModel):
     due="Number of pending actions whose `scheduled_at` has passed.",
     overdue="Number of pending actions that have been due for longer than `overdue_seconds`.",
     oldest_due_seconds="How many seconds the oldest due action has been due; null without due actions.",
-    by_type="Number of actions by action type and status.",
+    by_type="Number of actions by action type and status; incomplete for a status in `capped`.",
     capped="Names of the counts that exceed 10,000; their values are 10,000.",
 )
 @adds_fields(**dict.fromkeys(Status, int))

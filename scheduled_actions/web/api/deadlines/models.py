@@ -71,7 +71,11 @@ class _Stage(RequestModel):
 
 
 class _Notice(_Stage):
-    to: _Recipients | None = Field(None, description="Recipients of this stage. Default: the deadline's recipients.")
+    to: _Recipients | None = Field(
+        None,
+        description="Recipients of this stage. Default: the deadline's recipients for a reminder, the people in "
+        "`assign` for an escalation level.",
+    )
     severity: Severity | None = Field(
         None, description="Severity of the notifications. Default: derived from the time left until the due instant."
     )
@@ -94,7 +98,8 @@ class EscalationLevel(_Notice):
     """A level of an escalation. An offset without `before` or `after` is after the due instant."""
 
     assign: _Recipients | None = Field(
-        None, description="People who become responsible for the deadline at this level."
+        None,
+        description="People who become responsible for the deadline at this level. A level needs `assign` or `to`.",
     )
     stop_when: Literal["resolved", "acknowledged"] | None = Field(
         None, description="`acknowledged`: an acknowledgement also stops this level. Default: `resolved`."
@@ -114,7 +119,10 @@ class RepeatedEscalation(RequestModel):
 
 
 class AutoAction(_Stage, AttemptOptions):
-    """An action that runs before or after the due instant, unless the deadline has been resolved before."""
+    """An action that runs at an offset from the due instant, unless the deadline has been resolved by then.
+
+    The offset must contain `before` or `after`, or be `when due`.
+    """
 
     action_type: ActionTypeName
     payload: JsonObject = Field({}, description="Validated against the handler's model.")
@@ -167,7 +175,10 @@ class ReasonRequest(RequestModel):
 
 
 class UpdateDeadlineRequest(PatchModel, _Definition, ReasonRequest):
-    """Changes to a deadline. Omitted fields keep their values; null restores the default. `target` cannot be null."""
+    """Changes to a deadline. Omitted fields keep their values; null restores the default.
+
+    `target` and `recurrence` cannot be null.
+    """
 
     nullable: ClassVar[frozenset[str]] = frozenset({*_Definition.model_fields, "reason"})
 
@@ -343,8 +354,8 @@ class TimelineEntryDocument(ResponseModel):
     subject=None,
     recipient=None,
     channel=None,
-    address="Address of the recipient, redacted.",
-    message_id="Id that the channel gave the message.",
+    address="Email address of the recipient, or the redacted address of another channel.",
+    message_id="Id that the channel gave the message; null without one.",
     problem="Why the channel rejected the notification; null if the notification was sent.",
     action_id="Id of the action that sent, or tried to send, the notification; the action may have been pruned.",
     id=None,

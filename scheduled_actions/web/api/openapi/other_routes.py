@@ -32,12 +32,13 @@ def _tick(suffix: str) -> dict[str, Any]:
         "security": [{"cronSecret": []}, {"cronToken": []}],
         "responses": {
             "200": _json("The tick ran.", "TickReport"),
+            "400": _problem("The body of a signed request cannot be read: `body_unreadable`."),
             "401": _problem("Unauthorized: `unauthorized`."),
             "413": _problem("The body of a signed request is over 64 KiB: `too_large`."),
             "500": _problem("Internal Server Error: `internal_error`."),
             "503": _problem(
                 "Service Unavailable: `not_configured`, `database_unavailable`, `database_busy`, `database_error`, "
-                "`schema_outdated`, `registry_invalid`."
+                "`schema_outdated`, `schema_unreleased`, `registry_invalid`."
             ),
         },
     }
@@ -98,8 +99,7 @@ OTHER_PATHS: dict[str, Any] = {
                 "500": _problem("Internal Server Error: `internal_error`."),
                 "503": _problem(
                     "Service Unavailable: `not_configured`, `extra_missing`, `database_unavailable`, `database_busy`, "
-                    "`database_error`, `too_busy`, "
-                    "`schema_outdated`, `registry_invalid`."
+                    "`database_error`, `too_busy`, `schema_outdated`, `schema_unreleased`, `registry_invalid`."
                 ),
             },
         }
@@ -146,7 +146,8 @@ OTHER_SCHEMAS: dict[str, Any] = {
         "type": "object",
         "properties": {
             "field": {
-                "description": "Path of the field, such as `payload.name` or `actions.3.priority`, or a header name.",
+                "description": "Path of the field, such as `payload.name` or `actions.3.priority`; a header name; or "
+                "`body` or `query` if the whole is invalid. Empty in the entry that counts further errors.",
                 "type": "string",
             },
             "message": {"type": "string"},

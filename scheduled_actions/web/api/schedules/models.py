@@ -286,12 +286,12 @@ class PreviewRequest(RequestModel):
     """A rule to preview."""
 
     rule: Rule
-    timezone: TimeZone | None = None
+    timezone: TimeZone | None = Field(None, description="IANA time zone of the rule and of local times. Default: UTC.")
     start: Moment | None = Field(
         None, alias="from", description="Start of the preview, exclusive. Intervals count from the start. Default: now."
     )
     count: Annotated[int, Field(ge=1, le=preview.COUNT_MOST), WholeNumber] = 10
-    until: Moment | None = None
+    until: Moment | None = Field(None, description="Time of the last possible occurrence; null: no end.")
     skip: Skip | None = None
 
 

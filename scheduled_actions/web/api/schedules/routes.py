@@ -269,7 +269,10 @@ ROUTES = (
     ),
     Route(
         "POST", "/schedules/{id}/backfill", backfill_schedule, "Create the missing occurrences of a past range",
-        tag="Schedules", body=BackfillRequest, answers={HTTPStatus.OK: (CreatedActions, "The new actions.")},
+        tag="Schedules",
+        description="The new actions are due now. The range can contain at most "
+        f"{operations.BACKFILL_LIMIT:,} occurrences.",
+        body=BackfillRequest, answers={HTTPStatus.OK: (CreatedActions, "The new actions.")},
         refuses=(UnknownSchedule, *_RULES), creates=True,
     ),
     Route(

@@ -89,8 +89,8 @@ class RotateSecretRequest(RequestModel):
 @shares_fields(
     model.EndpointQueue,
     in_flight="Number of deliveries that ticks have claimed and not settled yet.",
-    in_flight_limit="Maximum number of deliveries in flight per process: 1 while a delivery is deferred as `hung`, "
-    "else the setting `concurrency`, which a process reaches while the endpoint responds.",
+    in_flight_limit="Maximum number of deliveries in flight per process: 1 while `deferred_reason` is `hung`, else the "
+    "setting `concurrency`. A process starts with 1, and reaches the maximum while the endpoint responds.",
     waiting=None,
     next_attempt_at="When the first pending delivery is due; null without one.",
     deferred="Number of pending deliveries that were deferred because of the endpoint; a deferral uses no attempt.",
@@ -110,7 +110,7 @@ class EndpointQueueDocument(ResponseModel):
     source=None,
     team_id=None,
     url="URL of the endpoint; null if the endpoint is declared in `scheduled_actions.toml`.",
-    place="Host and port of the URL; null if the URL is not set.",
+    place="Host and port of the URL; null if the URL is missing or invalid.",
     description=None,
     patterns=None,
     filter=None,
