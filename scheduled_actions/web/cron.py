@@ -42,7 +42,10 @@ def process(runtime: Runtime) -> Response:
             return Response(status=HTTPStatus.NO_CONTENT, headers={"Allow": _ALLOW, "Cache-Control": "no-store"})
         case _:
             return problem(
-                HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", "use GET or POST", headers={"Allow": _ALLOW}
+                HTTPStatus.METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                f"method {request.method} is not allowed here; use GET or POST",
+                headers={"Allow": _ALLOW},
             )
 
 

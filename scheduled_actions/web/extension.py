@@ -64,7 +64,7 @@ class ScheduledActions:
 
 
 class _AnyPath(PathConverter):
-    """The rest of a path, including line breaks and leading slashes, so that the API answers unknown paths."""
+    """A converter for the rest of a path, including line breaks and leading slashes: the API answers unknown paths."""
 
     part_isolating = False
     regex = r"[\s\S]*?"

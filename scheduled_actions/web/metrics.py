@@ -148,5 +148,5 @@ def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
 
 
 def _label(value: str) -> str:
-    """Return a label value without control characters."""
+    """Return a label value with its control characters replaced by `?`."""
     return re.sub(r"[\x00-\x1f\x7f]", "?", value)

@@ -110,7 +110,9 @@ class AuthController:
         return session, caller
 
     def sign_in_first(self, base: str) -> Response:
-        """Redirect to the sign-in form, which leads back to a page requested with GET; let htmx reload its page.
+        """Redirect to the sign-in form; make htmx reload its page instead.
+
+        After signing in, the caller returns to the page if it was requested with GET, otherwise to the overview.
 
         Args:
             base: The path of the dashboard on this host.

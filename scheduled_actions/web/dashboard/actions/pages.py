@@ -1,4 +1,4 @@
-"""List and show actions; run, retry, cancel and delete single actions; retry and cancel all that match filters."""
+"""List and show actions; run, retry, cancel and delete single actions; retry and cancel all matching actions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 // Additions to htmx: a cookie with the viewer's time zone, and refreshes that keep the focus and the open details, and
-// pause while the user selects text. Every page works without scripts.
+// pause while text is selected, a box is checked, or a dialog is open. Every page works without scripts.
 "use strict";
 (() => {
   // -- the viewer's time zone: a cookie, so that the server can show local times -----------------------------------
