@@ -17,7 +17,7 @@ Jitter = Literal["none", "full", "equal"]
 #: The part of a wait that is not drawn at random.
 _FIXED_PART: dict[Jitter, float] = {"none": 1, "full": 0, "equal": 0.5}
 
-#: Maximum wait, whatever a policy computes.
+#: Maximum wait of a policy: 365 days.
 LONGEST_WAIT_SECONDS = 365 * 86400.0
 
 
@@ -107,7 +107,7 @@ def shown_policy(policy: RetryPolicy) -> dict[str, Any]:
 
     The code of a project's own class is not called.
     """
-    return policy.as_json() if isinstance(policy, _POLICIES) else {"kind": "custom", "name": type(policy).__name__}
+    return policy.as_json() if is_builtin(policy) else {"kind": "custom", "name": type(policy).__name__}
 
 
 def parse(value: RetryPolicy | Mapping[str, Any] | Sequence[float]) -> RetryPolicy:

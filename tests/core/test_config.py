@@ -192,7 +192,7 @@ def test_a_prefixed_variable_that_is_not_a_setting_is_ignored(loaded, name, tmp_
         (
             "[webhooks]\ndefault_endpoint = 'crm'",
             {},
-            "default_endpoint = 'crm': is not a declared endpoint (declared: none)",
+            "default_endpoint = 'crm': must be a declared endpoint (declared: none)",
         ),
         (
             "",
@@ -230,7 +230,7 @@ def test_the_environment_can_set_the_project_directory(tmp_path):
 
 
 def test_the_error_for_a_project_that_is_not_a_directory_names_the_directory(tmp_path):
-    with pytest.raises(ConfigInvalid, match=r"SCHEDULED_ACTIONS_PROJECT = .*: is not a directory"):
+    with pytest.raises(ConfigInvalid, match=r"SCHEDULED_ACTIONS_PROJECT = .*: must be a directory"):
         config.load(tmp_path / "nowhere", {})
 
 

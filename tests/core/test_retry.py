@@ -20,6 +20,7 @@ from scheduled_actions.core.retry import (
     RetryPolicy,
     effective_policy,
     parse,
+    shown_policy,
 )
 
 seconds = st.floats(0, LONGEST_WAIT_SECONDS)
@@ -153,3 +154,12 @@ def test_the_error_for_an_invalid_policy_describes_valid_policies(value, message
 )
 def test_the_policy_of_an_action_overrides_those_of_its_handler_and_the_project(own, of_handler, chosen):
     assert effective_policy(own, of_handler, Exponential(60, 3600)) == chosen
+
+
+class OwnPolicy(Linear):
+    def as_json(self):
+        raise AssertionError("the code of a project's own class was called")
+
+
+def test_a_projects_own_policy_is_shown_by_its_name_without_calling_its_code():
+    assert shown_policy(OwnPolicy(1)) == {"kind": "custom", "name": "OwnPolicy"}

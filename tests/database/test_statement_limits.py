@@ -79,7 +79,7 @@ def test_an_older_schema_is_reported_with_its_number(a_project, monkeypatch, tmp
     (tmp_path / "migrations" / f"{number + 1:04}_more.sql").touch()
 
     with (
-        pytest.raises(SchemaOutdated, match=f"at migration {number}, this code requires {number + 1}"),
+        pytest.raises(SchemaOutdated, match=f"at migration {number}; this code requires migration {number + 1}"),
         a_project().database.connection() as own,
     ):
         own.execute("select nothing from scheduled_actions")

@@ -241,7 +241,7 @@ def load(project: Path | None, environ: Mapping[str, str]) -> Config:
     """
     project = (project or Path(environ.get(f"{PREFIX}PROJECT") or ".")).resolve()
     if not project.is_dir():
-        raise ConfigInvalid(f"{PREFIX}PROJECT", str(project), "is not a directory", "environment")
+        raise ConfigInvalid(f"{PREFIX}PROJECT", str(project), "must be a directory", "environment")
     values = _read_toml(project / TOML_NAME)
     _apply_environment(values, environ)
     return Config(
@@ -345,7 +345,7 @@ def _check_together(settings: Settings) -> None:
             endpoint is None or endpoint in declared,
             "webhooks.default_endpoint",
             endpoint,
-            f"is not a declared endpoint (declared: {', '.join(sorted(declared)) or 'none'})",
+            f"must be a declared endpoint (declared: {', '.join(sorted(declared)) or 'none'})",
         ),
     ):
         if not is_valid:

@@ -136,9 +136,9 @@ class SchemaOutdated(DeploymentError):
         if self.found >= self.wanted:
             state = "the SQL functions of the database belong to another version of the code"
         elif self.found:
-            state = f"the database schema is at migration {self.found}, this code requires {self.wanted}"
+            state = f"the database schema is at migration {self.found}; this code requires migration {self.wanted}"
         else:
-            state = f"this database has no Scheduled Actions tables (schema {self.wanted} is required)"
+            state = f"this database has no Scheduled Actions tables (migration {self.wanted} is required)"
         return f"{state}: run `scheduled-actions migrate`"
 
 
@@ -156,8 +156,8 @@ class SchemaUnreleased(DeploymentError):
 
     def __post_init__(self) -> None:
         self.problem = (
-            f"the tables were created by an unreleased build (its migration {self.migration} is not the one of this "
-            "code) and cannot be migrated"
+            f"the tables were created by an unreleased build (its migration {self.migration} differs from that of "
+            "this code) and cannot be migrated"
         )
 
 
