@@ -130,7 +130,7 @@ def schedule_rows(
     rows = unknown_rows(scheduler.database, queries[query], parameters, key, scope, team_id=team_id, limit=limit)
     if rows and key not in rows[0]:
         raise InvalidArgument("key", key, f"a column of the query, which returns {', '.join(rows[0])}")
-    # The key identifies the row, so the options disable merging by other keys.
+    # The key identifies the row, so merging by other keys is off unless the options set `dedup_window`.
     shared = {"dedup_window": 0} | {name: value for name, value in options.items() if value is not None}
     prepared, refused, is_cut = _prepare(
         scheduler.validator,
