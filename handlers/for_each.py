@@ -55,6 +55,7 @@ def run(payload: ForEachPayload, context: Context) -> dict[str, Any]:
 
     Raises:
         Fail: The query, the action type or another argument is invalid.
+        HandlerBroken: The handler of the actions cannot be loaded.
         TimeoutError: The query exceeded its time limit.
         psycopg.Error: The database rejected the query.
     """

@@ -20,7 +20,9 @@ def people() -> None:
 @click.option("--text", required=True, metavar="TEXT", help="The message.")
 @click.option("--subject", metavar="LINE", help="Subject, one line. [default: the first line of the text]")
 @click.option(
-    "--severity", type=click.Choice(["urgent", "high", "medium", "low"]), help="Severity; urgent ignores quiet hours."
+    "--severity",
+    type=click.Choice(["urgent", "high", "medium", "low"]),
+    help="Severity; by default, quiet hours do not defer urgent messages.",
 )
 @click.option(
     "--digest",

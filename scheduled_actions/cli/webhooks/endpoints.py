@@ -81,7 +81,7 @@ _definition_options = with_options(
 def endpoints() -> None:
     """Create, change and test endpoints.
 
-    Endpoints in scheduled_actions.toml are listed, but can be changed only in that file.
+    Endpoints in scheduled_actions.toml are also listed; their definitions can be changed only in that file.
     """
 
 
