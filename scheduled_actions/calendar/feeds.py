@@ -107,7 +107,7 @@ class Feeds:
             return store.newest_feeds(connection, team_id=team_id, before=before, limit=limit)
 
     def revoke(self, feed_id: UUID | str, *, team_id: str | None = None) -> store.Feed:
-        """Revoke a feed, so that its address stops working. Revoking a revoked feed changes nothing.
+        """Revoke a feed, so that its address stops working; a second call changes nothing.
 
         Raises:
             UnknownFeed: There is no feed with that id (in that team).

@@ -119,8 +119,8 @@ def days_of_all(
 ) -> list[DayItem]:
     """Return the pending and ended actions of each day, grouped by status, type, schedule and deadline.
 
-    Reads at most `most` ended actions per day and status, and at most `most` pending actions per day and priority, with
-    and without a lock group.
+    At most `most` ended actions are read per day and status, and at most `most` pending actions per day and priority,
+    separately with and without a lock group.
     """
     parameters = {"starts": list(starts), "ends": list(ends), "user": user_id, "most": most}
     rows = [

@@ -59,11 +59,10 @@ def compile_recurrence(
     Args:
         text: An interval, a cron expression, an RRULE, a business day of a period, or `custom:` and a name.
         timezone: IANA name of the zone whose wall clock the rule follows.
-        anchor: Aware: the instant from which intervals count, the time of day of rules without one, and the first
-            instant that may be an occurrence.
-        since: Aware: the first instant that may be an occurrence, if it is before the anchor (a later value has no
-            effect); intervals still count from the anchor, and an RRULE has no occurrence before its start. None: the
-            anchor.
+        anchor: Aware: the instant from which intervals count, the time of day of rules without one, and, without
+            `since`, the first instant that may be an occurrence.
+        since: Aware: an instant before the anchor from which occurrences are allowed; a later value has no effect.
+            Intervals still count from the anchor, and an RRULE has no occurrence before its start. None: the anchor.
         skips: The skipped days and windows, and the adjustment; None: nothing is skipped.
         until: Aware: the last instant that may be an occurrence; None: no end.
         functions: The project functions that the rule and its skips can call.

@@ -41,13 +41,7 @@ NO_FUNCTIONS = Functions()
 
 
 def parse_custom(text: str, *, zone: ZoneInfo, since: datetime, functions: Functions) -> Rule:
-    """Return the rule that calls the function whose name follows `custom:`.
-
-    Args:
-        text: Such as `custom:payday`.
-        zone: The zone of the instants that the function receives, and of naive results.
-        since: Aware; the rule has no occurrence before it.
-        functions: The registered functions.
+    """Return the rule that calls the function whose name follows `custom:`; it has no occurrence before `since`.
 
     Raises:
         RecurrenceInvalid: No function of that name is registered.

@@ -47,7 +47,7 @@ class DeferredPlanning:
     def plan_deferred(self) -> None:
         """Plan the schedules that this thread's transactions left unplanned; never raises.
 
-        All of them together have the time limit of one schedule.
+        Together, they have the time limit of one schedule.
         """
         with total_time_limit(self._seconds):
             for left in self.planner.unplanned.take():

@@ -102,7 +102,7 @@ class PlanningState(ScheduleRule):
 class Schedule(PlanningState):
     """One row of `scheduled_action_schedules`."""
 
-    #: Unique within its team, for upserts; None if it is identified only by its id.
+    #: Unique within its team, for upserts; None: the schedule is identified only by its id.
     name: str | None
     #: The payload of every occurrence.
     payload: Any

@@ -37,7 +37,10 @@ class UnplannedSchedule(NamedTuple):
 
 
 class UnplannedSchedules:
-    """The schedules to plan after a commit, by the thread of the transaction; the sweep finds those that are lost."""
+    """Schedules to plan after a commit, grouped by the thread of their transaction.
+
+    The sweep plans those that are lost when the process ends.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -99,7 +102,8 @@ class Planner:
             schedule: As stored.
             now: The database's time.
             is_explicit: Whether the caller gave the start, which may then be up to `START_TOLERANCE` in the past.
-            may_leave: Whether the caller calls `plan_deferred` after the commit; then project functions run there.
+            may_leave: Whether the caller calls `plan_deferred` after the commit; if so, project functions run only
+                then.
 
         Raises:
             FunctionTimedOut: A project function exceeded its time limit.
@@ -154,7 +158,7 @@ class Planner:
         is_explicit: bool = False,
         budget: EvaluationBudget | None = None,
     ) -> store.ScheduleUpdate:
-        """Add the next occurrence to an update and return it; a rule that cannot be evaluated pauses its schedule.
+        """Return an update with the next occurrence added; a rule that cannot be evaluated pauses its schedule.
 
         Args:
             update: The update of the schedule.

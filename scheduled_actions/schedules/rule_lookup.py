@@ -129,7 +129,7 @@ class ScheduleRules:
         return words
 
     def next_of(self, schedule_id: UUID, after: datetime) -> datetime | None:
-        """Return the next instant of a schedule's rule after an occurrence; None if there is none or no such schedule.
+        """Return the first instant of a schedule's rule after `after`; None without one, or if the schedule is missing.
 
         Raises:
             InvalidArgument: The stored time zone, start, end or skips are invalid.

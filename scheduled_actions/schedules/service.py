@@ -143,7 +143,8 @@ class Schedules:
             definition: The result of `definition`.
             created_by: Stored with a new schedule.
             is_declared: Whether the schedule is declared in code.
-            may_leave: Whether the caller runs deferred planning after the commit; then project functions run there.
+            may_leave: Whether the caller runs deferred planning after the commit; if so, project functions run only
+                then.
 
         Returns:
             The schedule, and whether it was created, changed or left unchanged.
@@ -252,7 +253,7 @@ class Schedules:
             store.sql.run(connection, "write_schedule", {**values, "schedule_id": schedule.id})
         except psycopg.errors.UniqueViolation:
             raise InvalidArgument(
-                "name", problem=f"{definition.get('name')!r} is already taken by another schedule of the team"
+                "name", problem=f"{definition.get('name')!r} is already the name of another schedule"
             ) from None
         has_ended = schedule.status == "ended"
         stays = is_overdue or not new_schedule.has_changed(before, definition, new_schedule.SHAPING)

@@ -90,7 +90,7 @@ class ScheduleUpdate(NamedTuple):
     status: str | None = None
     reason: str | None = None
     status_by: str | None = None
-    #: Whether the schedule keeps pointing to its occurrence, for example because that is still running.
+    #: Whether the schedule keeps pointing to its occurrence, for example because it is still running.
     keeps_pointer: bool = False
 
     @property
@@ -335,7 +335,7 @@ def skip_planned(connection: Connection, action_id: UUID, *, reason: str, by: st
 def insert_occurrences(
     connection: Connection, schedule_id: UUID, occurrences: Sequence[datetime | None], *, by: str | None
 ) -> list[UUID]:
-    """Insert occurrences that are due now; return the ids of the new actions. Existing occurrences stay unchanged.
+    """Insert occurrences that are due now, unless they exist; return the ids of the new actions.
 
     Args:
         connection: In the transaction that locked the schedule.

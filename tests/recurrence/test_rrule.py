@@ -122,10 +122,10 @@ def test_every_spelling_of_a_rule_is_accepted(text, canonical):
         ("FREQ=DAILY;COUNT=10001", 'COUNT: "10001" is not a whole number from 1 to 10,000'),
         ("FREQ=DAILY;COUNT=3;UNTIL=20270101", "COUNT and UNTIL cannot both end a rule"),
         ("FREQ=DAILY;UNTIL=2027-01-01", 'UNTIL: "2027-01-01" is not an iCalendar date or time, such as 20270131'),
-        ("FREQ=DAILY;UNTIL=20270230", "UNTIL: 20270230 does not exist in the calendar"),
+        ("FREQ=DAILY;UNTIL=20270230", "UNTIL: 20270230 has a date or time of day that does not exist"),
         (
             "FREQ=DAILY;UNTIL=20270101T250000Z",
-            "UNTIL: 20270101T250000Z does not exist in the calendar, or is not a time of day",
+            "UNTIL: 20270101T250000Z has a date or time of day that does not exist",
         ),
         ("FREQ=DAILY;UNTIL=18991231", "UNTIL: the year of 18991231 is not between 1900 and 9999"),
         ("FREQ=DAILY;BYHOUR=24", "BYHOUR: 24 is not a number from 0 to 23"),

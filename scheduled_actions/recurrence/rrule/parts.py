@@ -80,7 +80,7 @@ def read_stamp(name: str, text: str, *, zone: ZoneInfo | None = None, last_year:
         last_year: The last year that is accepted.
 
     Raises:
-        Malformed: The value is not a date or time, does not exist in the calendar, or is out of range.
+        Malformed: The value is not a date or time, does not exist, or is out of range.
     """
     match = _STAMP.fullmatch(text)
     if match is None:
@@ -94,7 +94,7 @@ def read_stamp(name: str, text: str, *, zone: ZoneInfo | None = None, last_year:
     try:
         wall = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), seconds)  # noqa: DTZ001 (wall time)
     except ValueError:
-        raise Malformed(f"{name}: {text} does not exist in the calendar, or is not a time of day") from None
+        raise Malformed(f"{name}: {text} has a date or time of day that does not exist") from None
     refuse(
         (
             not FIRST_YEAR <= wall.year <= last_year,

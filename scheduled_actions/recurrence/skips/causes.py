@@ -16,8 +16,8 @@ from scheduled_actions.recurrence.model import DAY, HORIZON_YEARS, resolve
 from scheduled_actions.recurrence.phrases import join
 from scheduled_actions.recurrence.skips.model import DailyWindow, Skips, Span, is_always_closed
 
-#: Where clocks change around midnight, a day begins twice, or late. This is the maximum shift in zones that still have
-#: clock changes.
+#: Where clocks change around midnight, a day begins twice, or late. This is longer than any shift in zones that still
+#: have clock changes.
 _MARGIN = timedelta(hours=3)
 #: The dates on which windows around a day may begin: two dates before if a zone skipped a whole day, and one date
 #: after if a zone repeated one.
@@ -162,7 +162,7 @@ class Causes:
         return max([to, *ends, *(self._beginning_of(day + DAY) + _MARGIN for day in lasts)])
 
     def business_day_from(self, day: date, step: timedelta, budget: EvaluationBudget) -> date:
-        """Return the next business day in the direction of `step`; a day over a year away if there is none."""
+        """Return the next business day in the direction of `step`; without one in a year, a day further away."""
         return _last_in_a_row(day, step, self._is_free, budget, most=367) + step
 
     def _is_free(self, day: date) -> bool:

@@ -166,7 +166,7 @@ class Skips:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no occurrence is skipped."""
+        """Whether nothing is skipped."""
         return not (self._has_days or self.windows)
 
     @property

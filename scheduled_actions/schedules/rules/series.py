@@ -163,7 +163,7 @@ def _to_catch_up(
 
 
 def _first_of_latest(rule: OccurrenceSource, start: datetime, end: datetime, *, limit: int) -> datetime | None:
-    """Return the first of the latest `limit` occurrences after `start` and not after `end`; None if there are none.
+    """Return the first of the latest `limit` occurrences after `start` and up to `end`; None if there are none.
 
     Rules can only be evaluated forwards. The search therefore goes backwards in intervals, each long enough to contain
     the missing number at the density seen so far; an interval that contains more is shortened. The work grows with
