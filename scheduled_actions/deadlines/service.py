@@ -107,17 +107,21 @@ class Deadlines:
     ) -> tuple[Deadline, bool]:
         """Create a deadline, or update the unresolved one of the same name in its team.
 
+        Arguments equal to the stored ones change nothing. A change of a single deadline also has the effects of `move`:
+        a missed deadline becomes open again, and an acknowledgement ends.
+
         Args:
             given: The arguments of `set_deadline`.
             requester: The token of an HTTP request; None: application code.
             connection: Joins the caller's transaction.
 
         Returns:
-            The deadline, and whether it was created. Arguments equal to the stored ones change nothing.
+            The deadline, and whether it was created.
 
         Raises:
             RequestError: An argument is invalid, a type has no handler or is not open to the requester, or a payload is
                 invalid; nothing was changed.
+            DeadlineUnusable: The stored row of a deadline in the series is invalid; nothing was changed.
             DatabaseUnavailable: The database cannot be reached; nothing was changed.
         """
         new = self._checked(given, requester)
@@ -140,8 +144,8 @@ class Deadlines:
             connection: Joins the caller's transaction.
 
         Raises:
-            RequestError: As for `set`; a note of the exception contains the position of the deadline in the list. Also
-                if a name is given twice, or belongs to an unresolved deadline of the team.
+            RequestError: As for `set`, or a name is given twice or belongs to an unresolved deadline of the team. If an
+                argument is invalid, a note of the exception contains the position of the deadline in the list.
             DatabaseUnavailable: The database cannot be reached; nothing was created.
         """
         arguments.check_list("deadlines", given, most=MAX_DEADLINES)
@@ -448,7 +452,8 @@ class Deadlines:
         """Complete a deadline; return the deadline, with `days_late`.
 
         No reminder, escalation level or auto-action of a completed deadline can start. The next deadline of its series
-        is created unless it exists. A deadline that is already completed is not changed.
+        is created unless it exists. The due instant of a paused deadline moves as with `resume`. A deadline that is
+        already completed is not changed.
 
         Args:
             reference: Id or name.
@@ -473,7 +478,7 @@ class Deadlines:
             closed_at = now if done_at is None else done_at.astimezone(UTC)
             if closed_at > now:
                 raise InvalidArgument("at", at, problem=f"must not be in the future: {closed_at.isoformat()}")
-            due_at = planning.resumed_due(deadline, closed_at)
+            due_at = planning.resumed_due(deadline, max(closed_at, deadline.paused_at or closed_at))
             late = max(0, -((due_at - closed_at) // timedelta(days=1)))
             entry = store.history_entry("completed", now, by=by, reason=reason, days_late=late)
             return change.close(
@@ -530,9 +535,9 @@ class Deadlines:
         team_id: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Deadline:
-        """Mute a deadline's repeated reminders, and its levels with `stop_when` `acknowledged`; return the deadline.
+        """Mute the repeated reminders of a deadline; return the deadline.
 
-        Its other reminders and escalation levels continue.
+        Escalation levels with `stop_when` `acknowledged` are muted, too; other reminders and levels continue.
 
         Args:
             reference: Id or name.

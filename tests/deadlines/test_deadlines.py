@@ -438,6 +438,14 @@ def test_a_deadline_completed_while_paused_is_on_time(set_one, deadlines, connec
     assert deadlines.complete(made.id).days_late == 0
 
 
+def test_a_completion_dated_before_the_pause_keeps_the_due_instant(set_one, deadlines, connection):
+    made = set_one()
+    deadlines.pause(made.id)
+    set_clock(connection, NOW + 5 * DAY)
+
+    assert deadlines.complete(made.id, at=NOW - DAY).due_at == made.due_at
+
+
 # -- repeated reminders and people -------------------------------------------------------------------------------------
 
 
