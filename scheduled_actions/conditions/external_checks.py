@@ -73,7 +73,7 @@ class ExternalChecker:
                 _check_known(given["name"], "query of [queries]", self.settings.queries)
                 query = self.settings.queries[given["name"]]
                 check_team(query, team_id, name="condition.name")
-                check_parameters(query, given["parameters"])
+                check_parameters(query, given["parameters"], name="condition.parameters")
             case "http":
                 self._check_url(given, team_id)
             case _:
@@ -206,12 +206,17 @@ def check_team(query: Query, team_id: str | None, *, name: str = "query") -> Non
     """
     if team_id is not None and not query.shared and "%(team_id)s" not in query.sql:
         raise InvalidArgument(
-            name, problem="must be a query that teams may use: bind %(team_id)s in its sql, or set shared = true"
+            name, problem="must name a query that teams may use: bind %(team_id)s in its sql, or set shared = true"
         )
 
 
-def check_parameters(query: Query, given: Mapping[str, Any]) -> None:
+def check_parameters(query: Query, given: Mapping[str, Any], *, name: str = "parameters") -> None:
     """Check that the parameters are exactly those of the query, apart from `team_id`.
+
+    Args:
+        query: The query of the settings.
+        given: The parameters, by name.
+        name: The name of the argument in errors.
 
     Raises:
         InvalidArgument: A parameter is unknown or missing.
@@ -219,9 +224,7 @@ def check_parameters(query: Query, given: Mapping[str, Any]) -> None:
     wanted = frozenset(_PLACEHOLDER.findall(query.sql)) - {TEAM}
     if wanted != given.keys():
         names = ", ".join(sorted(wanted)) or "none"
-        raise InvalidArgument(
-            "condition.parameters", problem=f"has the names {short(sorted(given))}; the query takes: {names}"
-        )
+        raise InvalidArgument(name, problem=f"has the names {short(sorted(given))}; the query takes: {names}")
 
 
 def first_row(
@@ -307,7 +310,7 @@ def _run(
                 connection.execute("set transaction read only")
                 rows = list(connection.execute(text, {**given, **(ours or {}), TEAM: team_id}))
         except psycopg.errors.QueryCanceled:
-            # Of a database error, `run` returns only the class name; of a TimeoutError, it returns the message.
+            # `run` returns the message of a TimeoutError, but only the class name of a database error.
             raise TimeoutError(f"the query took longer than {query.timeout_seconds:g} s") from None
         except psycopg.ProgrammingError as error:
             # Raised after the block, which would treat an unknown name in the query as a sign of an outdated schema.

@@ -60,12 +60,12 @@ class Notice(BaseModel):
         try:
             person: Person | str | None = parse_person(value, name="to")
         except InvalidArgument as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(str(error.renamed(error.name.removeprefix("to.")))) from None
         while isinstance(person, Person):
             # Apprise does not check networks: with such an address, every caller who may schedule this type could reach
             # the private network of this machine.
             if any(channel.kind == "apprise" for channel in person.ways):
-                raise ValueError(f"to {APPRISE_PROBLEM}")
+                raise ValueError(APPRISE_PROBLEM)
             person = person.deputy
         if person is not None and not REFERENCE.fullmatch(person):
             cls._is_a_person(person)
@@ -132,7 +132,8 @@ class Notifications:
 
         Args:
             person: The person to notify.
-            severity: The severity of the notification; None: none. By default, quiet hours do not apply to urgent ones.
+            severity: The severity of the notification, if any. By default, quiet hours do not apply to urgent
+                notifications.
             at: Aware.
         """
         text = self._settings.quiet_hours if person.quiet_hours is None else person.quiet_hours

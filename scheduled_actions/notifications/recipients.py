@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from scheduled_actions.core.config import NotificationSettings as Settings
-from scheduled_actions.core.errors import HandlerBroken, InvalidArgument, ScheduledActionsError, UrlInvalid
+from scheduled_actions.core.errors import FunctionBroken, InvalidArgument, ScheduledActionsError, UrlInvalid
 from scheduled_actions.core.messages import nearest
 from scheduled_actions.core.requester import AddressReach
 from scheduled_actions.notifications.channels import mail
@@ -71,7 +71,7 @@ class Recipients:
                 found.setdefault(person.key, (person, to))
         if len(found) > PEOPLE_MOST:
             raise InvalidArgument(
-                "recipients", len(found), problem=f"resolve to {len(found):,} people; the maximum is {PEOPLE_MOST:,}"
+                "recipients", len(found), problem=f"resolves to {len(found):,} people; the maximum is {PEOPLE_MOST:,}"
             )
         return list(found.values())
 
@@ -80,7 +80,7 @@ class Recipients:
         listed = list(recipients) if isinstance(recipients, list | tuple | set | frozenset) else [recipients]
         if not 1 <= len(listed) <= PEOPLE_MOST:
             raise InvalidArgument(
-                "recipients", len(listed), problem=f"have {len(listed):,} entries; 1 to {PEOPLE_MOST:,} are allowed"
+                "recipients", len(listed), problem=f"has {len(listed):,} entries; 1 to {PEOPLE_MOST:,} are allowed"
             )
         for position, one in enumerate(listed):
             name = "recipients" if len(listed) == 1 else f"recipients[{position}]"
@@ -99,7 +99,7 @@ class Recipients:
         Args:
             recipients: A list, as `resolve` takes it.
             name: The name of the list in errors.
-            team_id: The team of the notifications; None: application code without a team.
+            team_id: The team of the notifications; None: no team.
             reach: Which addresses the caller may use; None: application code.
 
         Raises:
@@ -116,7 +116,7 @@ class Recipients:
             self._people(given, team_id=team_id, name=name)
 
     def person_of(self, to: str | dict[str, Any], key: str | None, *, team_id: str | None, now: datetime) -> Person:
-        """Return the person who receives a notification now: the recipient, or a present deputy of an absent recipient.
+        """Return the person who receives a notification now; deputies replace people who are away.
 
         Args:
             to: An address, `resolver:name`, or a person as an object.
@@ -140,7 +140,7 @@ class Recipients:
         if resolver is None or steps == 0:
             near = nearest(match[1], self.registry.resolvers)
             known = ", ".join(sorted(self.registry.resolvers)) or "none"
-            hint = f'did you mean "{near}:{match[2]}"? ' if near else ""
+            hint = f'did you mean "{near}:{match[2]}"? Otherwise, ' if near else ""
             raise InvalidArgument(
                 name,
                 given,
@@ -168,7 +168,9 @@ class Recipients:
             raise
         except Exception as error:
             # The message of a project's exception may contain secrets.
-            raise HandlerBroken(f"recipients:{kind}", kind, f"the resolver raised {type(error).__name__}") from error
+            raise FunctionBroken(
+                f"recipients:{kind}", "@resolve_recipients", f"the resolver raised {type(error).__name__}"
+            ) from error
 
     def _present(self, people: list[Person], *, team_id: str | None, now: datetime, name: str) -> list[Person]:
         def deputies(person: Person) -> list[Person]:

@@ -341,7 +341,7 @@ def test_functions_that_cannot_be_imported_are_named_like_handlers(project, chec
 
     assert (importable["status"], importable["detail"]) == ("ok", "1 handler and 1 function can be imported")
     assert (broken["status"], code) == ("fault", 1)
-    assert 'the function "next:payday" (handlers.calendar:payday) cannot be loaded' in broken["detail"]
+    assert 'the function "next:payday" (handlers.calendar:payday) cannot be used' in broken["detail"]
 
 
 def test_an_invalid_heartbeat_url_is_a_fault_and_is_not_printed(run, check):

@@ -150,14 +150,14 @@ def test_an_absent_inline_person_is_replaced_by_their_deputy(project, mailbox, c
             "role:missing",
             "recipients: 'role:missing' is not a known recipient: the resolver \"role\" returned no people",
         ),
-        ("rol:cfo", 'recipients has no resolver for "rol:cfo": did you mean "role:cfo"?'),
+        ("rol:cfo", 'recipients has no resolver for "rol:cfo": did you mean "role:cfo"? Otherwise, register one'),
         (
             ["ann@example.org", "ann"],
             'recipients[1] is "ann", which is neither an address nor a channel of [notifications.channels]',
         ),
         ("ann@", 'recipients is "a…@", which is not one email address'),
         ("slack://tokenA/tokenB", 'recipients is "slack://…", which must not be stored with an action'),
-        ([], "recipients have 0 entries; 1 to 1,000 are allowed"),
+        ([], "recipients has 0 entries; 1 to 1,000 are allowed"),
         ({"name": "Ann"}, "recipients.channels is missing"),
     ],
 )
@@ -179,9 +179,9 @@ def test_a_tenants_webhook_must_be_on_the_public_internet(project):
     ("payload", "expected"),
     [
         ({"to": "ann@example.org", "subject": "Hi"}, "notice.text: Field required"),
-        ({"to": {"name": "Ann"}, "subject": "Hi", "text": ""}, "to.channels is missing"),
+        ({"to": {"name": "Ann"}, "subject": "Hi", "text": ""}, "notice.to: channels is missing"),
         *[
-            ({"to": to, "subject": "Hi", "text": "x"}, "to must not be stored with an action")
+            ({"to": to, "subject": "Hi", "text": "x"}, "notice.to: must not be stored with an action")
             for to in (
                 "json://10.0.0.1/secret-token",
                 {"channels": ["ann@example.org", "json://10.0.0.1/secret-token"]},

@@ -127,7 +127,7 @@ def test_a_function_that_does_not_match_the_registry_is_rejected(project, text, 
         functions.next["payday"](MOMENT)
 
     assert reason in str(broken.value)
-    assert str(broken.value).startswith('the function "next:payday" (handlers.calendar:payday) cannot be loaded: ')
+    assert str(broken.value).startswith('the function "next:payday" (handlers.calendar:payday) cannot be used: ')
 
 
 def test_an_exception_of_a_function_reaches_the_caller(project):

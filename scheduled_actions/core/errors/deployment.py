@@ -201,9 +201,9 @@ class HandlerBroken(DeploymentError):
 
 
 class FunctionBroken(HandlerBroken):
-    """A registered project function cannot be imported, or its module has no such function."""
+    """A registered project function cannot be imported, its module has no such function, or a resolver failed."""
 
-    message = 'the function "{action_type}" ({reference}) cannot be loaded: {problem}'
+    message = 'the function "{action_type}" ({reference}) cannot be used: {problem}'
 
 
 @error_class

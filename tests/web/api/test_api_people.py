@@ -62,8 +62,8 @@ def test_a_repeated_request_with_a_key_notifies_people_once(api):
         ({"severity": "loud"}, 400, "severity"),
         ({"delay": 1, "scheduled_at": "2026-03-05T00:00:00Z"}, 400, "delay"),
         # An error of the application's resolver is reported without its message.
-        ({"recipients": ["role:missing"]}, 503, "the resolver raised KeyError"),
-        ({"recipients": ["role:odd"]}, 503, "the resolver raised TypeError"),
+        ({"recipients": ["role:missing"]}, 503, "cannot be used: the resolver raised KeyError"),
+        ({"recipients": ["role:odd"]}, 503, "cannot be used: the resolver raised TypeError"),
     ],
 )
 def test_an_invalid_notification_is_rejected(api, changes, status, text):
