@@ -31,7 +31,7 @@ class Facts:
 
     Args:
         database: Holds the facts.
-        wake: Starts a tick when an action waits for a changed fact; None: the action runs in the next tick of the cron.
+        wake: Starts a tick when an action waits for a changed fact; None: the action runs on the next cron tick.
     """
 
     database: Database

@@ -179,5 +179,5 @@ class Condition(ABC):
         """Add the rows that `evaluate` reads and the external checks to `needs`."""
 
     def unmet(self, why: str, changes_at: datetime | None = None) -> Evaluation:
-        """Return an evaluation that the condition is not met, with the reason."""
+        """Return the evaluation of an unmet condition, with its path and the reason."""
         return Evaluation(Truth.UNMET, f"{self.where}: {why}", changes_at)

@@ -33,7 +33,7 @@ def condition(name: str) -> Callable[[Check], Check]:
     handler, and within the handler's timeout. It must not be `async def`. The decorator returns it unchanged.
 
     Args:
-        name: 1 to 100 letters, digits, `.`, `_` or `-`, starting with a letter or a digit. Must be a literal, because
+        name: 1 to 100 letters, digits, `.`, `_` or `-`, starting with a letter or a digit; must be a literal, because
             the registry is built from the source text of `handlers/`.
 
     Raises:

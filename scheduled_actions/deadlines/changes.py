@@ -183,7 +183,9 @@ def _insert_next(connection: Connection, before: Deadline, series_id: UUID, due_
 
 
 def update_by_name(connection: Connection, found: store.DeadlineSnapshot, new: NewDeadline) -> Deadline:
-    """Update a locked deadline with the arguments of a later `set_deadline` call for its name.
+    """Update a locked deadline with the arguments of a later `set_deadline` call for its name; return the deadline.
+
+    Arguments equal to the stored ones change nothing. A single deadline is moved, even if its due instant is the same.
 
     Raises:
         InvalidArgument: The arguments turn a single deadline into a series, end a series, or change the `due_at` of a

@@ -127,6 +127,8 @@ def send_notices(
     Raises:
         UnknownDeadline: The deadline does not exist in the team of the action.
         InvalidArgument: A recipient is invalid, or resolves to no person.
+        HandlerBroken: A resolver cannot be imported, or raised an exception.
+        PayloadInvalid: A notification is invalid, for example because its text is too long.
     """
     job = _job(payload, context)
     if isinstance(job, Skip):
@@ -217,7 +219,7 @@ def _emit(event: str, deadline: Deadline, data: dict[str, Any], context: Context
 
 
 def _notify(context: Context, notifications: Notifications, job: NotificationJob) -> tuple[list[str], list[str]]:
-    """Schedule the notifications of a job when this attempt is settled.
+    """Schedule the notifications of a job; they are stored when this attempt is settled.
 
     Returns:
         The names of the recipients, and of the people who are away.

@@ -61,7 +61,7 @@ class Stage:
 
     @property
     def is_planned(self) -> bool:
-        """Whether an occurrence of the stage is planned; unless the deadline is paused, its action is scheduled."""
+        """Whether an occurrence of the stage is planned; its action is scheduled unless the deadline is paused."""
         return self.state == "planned" and self.at is not None
 
     @property
@@ -121,8 +121,8 @@ class Deadline:
     #: The instant from which the rule counts intervals: the first occurrence or, after a change of the rule, the last
     #: occurrence that existed then. None: a single deadline.
     anchor_at: datetime | None
-    #: The id of the next deadline of the series; None: there is none yet. The last deadline of a cancelled series has
-    #: its own id here.
+    #: The id of the next deadline of the series; None: none has been created. The last deadline of a cancelled series
+    #: has its own id here.
     next_id: UUID | None
     #: Grows with each change that invalidates notifications in progress.
     revision: int

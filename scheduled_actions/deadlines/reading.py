@@ -51,7 +51,7 @@ def find(
     cursor: UUID | str | None = None,
     limit: int = 100,
 ) -> list[Deadline]:
-    """Return the newest deadlines that match every given filter.
+    """Return the deadlines that match every given filter, newest first.
 
     Args:
         database: Holds the tables.
@@ -125,7 +125,7 @@ def near(
 def notices(
     database: Database, deadline: Deadline, *, before: UUID | None = None, limit: int = MAX_TIMELINE
 ) -> list[store.NotificationReceipt]:
-    """Return the receipts of a deadline's notifications, both sent and not accepted by a channel, newest first.
+    """Return the receipts of a deadline's notifications, including those that a channel did not accept; newest first.
 
     Args:
         database: Holds the tables.

@@ -114,7 +114,7 @@ def read(connection: Connection, reference: UUID | str, team_id: str | None = No
 
 
 def find(connection: Connection, statement: str, filters: Mapping[str, Any]) -> list[Deadline]:
-    """Return deadlines: the newest with `list_deadlines`, those due first with `deadlines_by_due`.
+    """Return deadlines: newest first with `list_deadlines`, earliest due instant first with `deadlines_by_due`.
 
     Args:
         connection: To the database; a transaction is not needed.
@@ -238,7 +238,7 @@ _DEFAULT_OPTIONS: dict[str, dict[str, int]] = {"due": {"max_attempts": 1000}, "r
 
 
 def planned_keys(deadline_id: UUID, stages: Iterable[Stage]) -> set[tuple[UUID, str, int]]:
-    """Return the deadline, the key of the stage and the number of each planned occurrence."""
+    """Return the deadline id, the stage key and the number of each planned occurrence."""
     return {(deadline_id, one.key, one.occurrence) for one in stages if one.is_planned}
 
 

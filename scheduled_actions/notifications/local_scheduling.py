@@ -261,7 +261,7 @@ def next_local(clock: time, zone: ZoneInfo, now: datetime) -> datetime:
 
 
 def _fits(rule: Recurrence, clock: time, zone: ZoneInfo, first: datetime) -> bool:
-    """Return whether the first two occurrences of a rule at or after `first` are at a time of day.
+    """Return whether the first two occurrences of a rule at or after `first` are at the time `clock` in `zone`.
 
     Returns:
         Also True if the only occurrence is at that time; False if there is none.

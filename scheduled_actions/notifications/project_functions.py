@@ -18,13 +18,13 @@ def resolve_recipients(name: str) -> Callable[[Resolves], Resolves]:
     """Declare a resolver for the recipients `name:…`.
 
     For "role:cfo", the resolver `@resolve_recipients("role")` is called with `("cfo", team_id)`. It returns people:
-    each a `Person`, a mapping of its fields, or an address. An empty result is an error. The resolver is called when a
-    notification is planned, and again when it is sent; the second result is used. The function must not be `async`. The
-    decorator returns it unchanged.
+    each a `Person`, a mapping of its fields, an address, or a recipient of another resolver. An empty result is an
+    error. The resolver is called when a notification is planned, and again when it is sent; the second result is used.
+    The function must not be `async def`. The decorator returns it unchanged.
 
     Args:
-        name: 1 to 100 letters, digits and `. _ -`, beginning with a letter or digit. A literal, because the registry is
-            built from the source text of `handlers/`.
+        name: 1 to 100 letters, digits, `.`, `_` or `-`, starting with a letter or a digit; must be a literal, because
+            the registry is built from the source text of `handlers/`.
 
     Raises:
         InvalidArgument: The name is invalid.

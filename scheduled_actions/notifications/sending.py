@@ -102,9 +102,9 @@ class Sender:
         """Send the notifications to one person as a single message.
 
         Returns:
-            The channel and the instant of the message, the notifications that it contains, and the channels that failed
-            before, as JSON; Skip if no notification is still valid; Snooze in quiet hours, and before a channel is
-            tried again.
+            `sent` (the channel, the instant and the recipient), the `notices` of the message, those `left_out` because
+            they are no longer valid, and the failures `tried` before; Skip if no notification is still valid; Snooze in
+            quiet hours, and before a channel is tried again.
 
         Raises:
             Fail: All channels failed, the last one permanently; or the caller may no longer use the address.

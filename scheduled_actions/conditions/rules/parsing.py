@@ -132,7 +132,7 @@ class _Fields:
         return None if self.take(name) is None else self.read(name, rule)
 
     def name(self, name: str) -> str:
-        """Return a name without `*`, which would select several facts."""
+        """Return a field that is a name; a `*` is rejected, because it would select several facts."""
         value = str(self.read(name, _TEXT))
         if "*" in value:
             raise self.invalid(name, value, "a name without *")
@@ -163,7 +163,7 @@ class _Fields:
         """Check that every given field is a field of the kind.
 
         Raises:
-            InvalidArgument: A field is not.
+            InvalidArgument: A field is unknown.
         """
         if unknown := self.given.keys() - self.seen:
             raise InvalidArgument(f"{self.where}.{min(unknown, key=str)}", problem=f'is not a field of kind "{kind}"')
@@ -184,8 +184,13 @@ def _is_one_or_more(value: object, allowed: Container[object]) -> bool:
 
 
 _ANY_JSON = _FieldRule(lambda _: True, "any JSON")
-_TEXT = _FieldRule(lambda value: _is_text(value) and value.isprintable(), f"a string of 1 to {_TEXT_MOST} characters")
-_TEXTS = _FieldRule(lambda value: _is_list(value) and all(map(_is_text, value)), f"a list of 1 to {MAX_VALUES} strings")
+_TEXT = _FieldRule(
+    lambda value: _is_text(value) and value.isprintable(), f"a string of 1 to {_TEXT_MOST} printable characters"
+)
+_TEXTS = _FieldRule(
+    lambda value: _is_list(value) and all(map(_is_text, value)),
+    f"a list of 1 to {MAX_VALUES} strings of 1 to {_TEXT_MOST} characters",
+)
 _FLAG = _FieldRule(lambda value: isinstance(value, bool), "true or false", default=False)
 _TARGET = _FieldRule(
     lambda value: isinstance(value, dict) and value.keys() == {"type", "id"} and all(map(_is_text, value.values())),
@@ -219,7 +224,7 @@ _OPERANDS = {
 
 
 def parse_seconds(value: Any, where: str, *, least: float = 0) -> float:  # noqa: ANN401 - any JSON
-    """Return the seconds of a number, or of a duration such as "PT5M" or "24h".
+    """Convert a number of seconds, or a duration such as "PT5M" or "24h", to seconds.
 
     Raises:
         InvalidArgument: The value is neither, or is below `least` or above a hundred years.

@@ -1,4 +1,4 @@
--- The fact is deleted, its history is kept, and actions that wait for it are woken. No row if there was none.
+-- The fact is deleted, its history is kept, and actions that wait for it are woken. Returns no row for an unknown fact.
 with gone as (
   delete from scheduled_action_facts f
   where f.team_id = %(team_id)s

@@ -1,4 +1,4 @@
--- Returns the latest values of a fact, newest first.
+-- Returns the latest changes of a fact, newest first.
 select c.value, c.value is null, c.reported_by, c.changed_at
 from scheduled_action_fact_changes c
 where c.team_id = %(team_id)s

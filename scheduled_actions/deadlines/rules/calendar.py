@@ -134,6 +134,7 @@ def parse_calendar(value: Mapping[str, Any] | None) -> WorkingCalendar:
 
     Raises:
         InvalidArgument: A key is unknown, or has an invalid value.
+        TooLarge: The calendar exceeds 64 KiB of JSON.
         RecurrenceInvalid: The holidays of that country, subdivision or market are unknown.
     """
     if value is None:
@@ -287,9 +288,7 @@ def parse_offset(value: Any, *, name: str, default: Direction | None = None) -> 
     """
     if isinstance(value, timedelta):
         if default is None and value >= _ZERO:
-            raise InvalidArgument(
-                name, value, 'an offset with a direction: add "before" or "after", such as "3 days after"'
-            )
+            raise InvalidArgument(name, value, 'an offset with a direction: give a string such as "3 days after"')
         sign = -1 if default == "before" else 1
         return _bounded(name, value, Offset(days=sign * value.days, elapsed=sign * (value - value.days * _ONE_DAY)))
     if not isinstance(value, str) or len(value) > 100:  # noqa: PLR2004 - longer than any offset

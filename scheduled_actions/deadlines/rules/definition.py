@@ -25,7 +25,8 @@ ARGUMENTS = frozenset({
 })  # fmt: skip
 #: The argument that defines the stages of each kind, in the order of the stages.
 ARGUMENT_OF: dict[StageKind, str] = {"reminder": "reminders", "escalation": "escalation", "action": "auto_actions"}
-#: Maximum numbers of stages in a deadline, of recipients in a stage, and of repeats of an escalation.
+#: Maximum numbers of stages in a deadline (with `due` and `renewal`), of recipients in a stage, and of repeats of an
+#: escalation.
 STAGES_MOST, RECIPIENTS_MOST, REPEAT_MOST = 100, 100, 100
 HOW_TO_BEGIN = "cannot be added to a single deadline: use cancel_deadline, then set_deadline with a recurrence"
 HOW_TO_END = "cannot be removed from a series: use cancel_deadline with series=True to end the series"
@@ -59,7 +60,7 @@ class NewDeadline:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The arguments as a JSON object; equal arguments give equal objects."""
+        """The arguments except `name`, `team_id` and `created_by`, as a JSON object."""
         asked = {
             "target": {"type": self.target_type, "id": self.target_id},
             "due_at": None if self.due_at is None else self.due_at.isoformat(),
@@ -149,7 +150,8 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
     if len(stages) > STAGES_MOST:
         raise InvalidArgument(
             "reminders, escalation and auto_actions",
-            problem=f"have {len(stages)} stages together; the maximum is {STAGES_MOST}",
+            problem=f"have {len(asked)} stages together; the maximum is {STAGES_MOST}, including `due` and, in a "
+            "series, `renewal`",
         )
     key, count = Counter(stage.key for stage in stages).most_common(1)[0]
     if count > 1:

@@ -95,9 +95,9 @@ def plan(
 ) -> tuple[Stage, ...]:
     """Return the stages with the instants of their next occurrences.
 
-    Stages in the state `begun` do not change. Of the reminders in the past, only the latest runs immediately, and of
-    the escalation levels in the past, only the latest, unless one at that instant or later has begun; the others are
-    left out. Auto-actions in the past all run immediately.
+    Stages in the state `begun` do not change. Of the reminders in the past, only the latest runs, immediately, and the
+    others are left out. If a reminder at that instant or later has already begun, the latest is left out, too. The same
+    applies to escalation levels. All auto-actions in the past run immediately.
 
     Args:
         stages: The stages of one deadline.
@@ -151,7 +151,7 @@ def _is_late(stage: Stage, now: datetime) -> bool:
 
 
 def _latest_late(stages: Sequence[Stage], begun: Sequence[Stage], kind: str, now: datetime) -> str | None:
-    """Return the key of the latest planned stage in the past.
+    """Return the key of the latest planned stage of a kind in the past.
 
     None if there is none, or if a stage at the same instant or later has begun.
     """
@@ -206,7 +206,7 @@ def decide(  # noqa: PLR0911 - a return per decision
 
 
 def _decide_again(deadline: Deadline, stage: Stage, occurrence: int, *, now: datetime, is_first: bool) -> Decision:
-    """Decide about a further attempt, or about the first if the deadline was moved between the check and the start."""
+    """Decide about an occurrence that has begun: a retry, or a first attempt whose start a change prevented."""
     if stage.revision == deadline.revision or (stage.kind == "action" and not is_first):
         return None, stage
     if stage.repeat is not None:
@@ -226,12 +226,12 @@ def not_holding(deadline: Deadline) -> str | None:
 
 
 def holds(deadline: Deadline, key: str, revision: int | None, *, now: datetime) -> bool:
-    """Return whether a notification of a stage may still be sent.
+    """Return whether an action of a stage may still run, or a notification of the stage may still be sent.
 
     Args:
         deadline: The current state of the deadline.
         key: The key of the stage.
-        revision: The revision of the deadline when the notification was created; None: any.
+        revision: The revision of the deadline when the action was checked or the notification was created; None: any.
         now: The database's current time.
     """
     if not_holding(deadline) is not None or (revision is not None and revision != deadline.revision):
@@ -278,7 +278,8 @@ def parse_occurrence(name: str) -> tuple[str, int]:
 def resumed_due(deadline: Deadline, now: datetime) -> datetime:
     """Return the due instant after a pause: as much working time is left as when the pause began.
 
-    If the next ten years have too little working time, the due instant moves by the length of the pause.
+    If the next ten years have too little working time, the due instant moves by the length of the pause. If the
+    deadline is not paused, its due instant is returned.
 
     Raises:
         BudgetExceeded: Counting the working time takes too many steps.
@@ -338,5 +339,5 @@ def _next_after(rule: Recurrence, moment: datetime) -> datetime | None:
 
 
 def lead(stages: Sequence[Stage], *, due_at: datetime, clock: DeadlineClock) -> datetime:
-    """Return the due instant of a deadline, or the first instant of its stages except `renewal` if earlier."""
+    """Return the earliest instant of a deadline: its due instant, or that of a stage other than `renewal`."""
     return min([due_at, *(clock.instant(stage, due_at) for stage in stages if stage.kind != "renewal")])

@@ -1,4 +1,4 @@
--- Returns the unresolved deadlines (of the team, with one of the statuses) after the cursor, by due instant.
+-- Returns the unresolved deadlines (of the team, with one of the statuses) after the cursor, ordered by due instant.
 select
   -- include: deadlines/deadline_columns
 from scheduled_action_deadlines d

@@ -1,5 +1,5 @@
--- Returns a deadline by id or name (within the team). Of several with the name, it is the unresolved one that is due
--- first; if all are resolved, the newest.
+-- Returns a deadline by id or name (within the team). Of several deadlines with one name, this is the unresolved one
+-- that is due first; if all are resolved, the newest.
 select
   -- include: deadlines/deadline_columns
 from scheduled_action_deadlines d

@@ -1,4 +1,4 @@
--- Returns the newest deadlines that match all filters, with ids below the cursor.
+-- Returns the deadlines that match all filters, newest first, with ids below `before`.
 select
   -- include: deadlines/deadline_columns
 from scheduled_action_deadlines d

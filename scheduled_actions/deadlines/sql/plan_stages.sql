@@ -1,5 +1,5 @@
--- Each stage occurrence has an action. A new or pending action is scheduled for the planned instant; an action that is
--- running or has ended is unchanged. Without a payload, the action gets the id of its deadline, the key of its stage and
+-- Each stage occurrence has an action. A new or pending action is scheduled for the planned instant; an action with any
+-- other status is unchanged. Without a payload, the action gets the id of its deadline, the key of its stage and
 -- the number of its occurrence.
 insert into scheduled_actions as a (
   action_type, payload, team_id, priority, scheduled_at, max_attempts, lock_group, target_type, target_id, created_by,

@@ -1,4 +1,4 @@
--- Returns the notifications of a deadline, both sent and refused, newest first, with ids below `before`.
+-- Returns the receipts of a deadline's notifications, newest first, with ids below `before`.
 select n.sent_at, n.stage, n.subject, n.recipient, n.channel, n.address, n.message_id, n.problem, n.action_id, n.id
 from scheduled_action_deadline_notices n
 where n.deadline_id = %(deadline_id)s

@@ -114,7 +114,7 @@ class QuietHours:
         return f"{time_text(self.start)}-{time_text(self.end)}"
 
     def ends_after(self, moment: datetime, zone: ZoneInfo) -> datetime | None:
-        """Return the end of the quiet hours that contain `moment`; None if `moment` is outside of quiet hours.
+        """Return the end of the quiet hours that contain `moment`; None if `moment` is outside them.
 
         Args:
             moment: Aware.
