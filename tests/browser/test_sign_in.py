@@ -13,7 +13,7 @@ def test_signing_in_with_an_error_and_out_works_with_the_keyboard_alone(busy_sit
 
     page.keyboard.type("not a token of ours")
     page.keyboard.press("Enter")
-    assert page.get_by_role("alert").inner_text() == "Invalid or expired token"
+    assert page.get_by_role("alert").inner_text() == "Unknown token"
     assert viewer.faults() == []
     page.keyboard.type(ADMIN_TOKEN)
     page.keyboard.press("Enter")

@@ -86,8 +86,8 @@ class Caller:
 
 
 _INVALID = (
-    "invalid or expired token: it may have been revoked or belong to another deployment "
-    "(`scheduled-actions tokens list`)"
+    "unknown token: it may be mistyped or belong to another deployment; list the tokens of this deployment with "
+    "`scheduled-actions tokens list`"
 )
 #: The holder of `ADMIN_TOKEN`.
 ADMIN = Caller("api:admin", tokens.Role.ADMIN, None)

@@ -387,7 +387,7 @@ class Scheduling(InstantOrDelay):
         None, description="Instead of `scheduled_at`: seconds from now, or an ISO 8601 duration."
     )
     timezone: TimeZone | None = Field(
-        None, description="IANA time zone of local times and, for a schedule, of its rule."
+        None, description="IANA time zone of local times and, for a schedule, of its rule. Default for a schedule: UTC."
     )
 
 

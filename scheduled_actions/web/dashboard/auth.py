@@ -144,7 +144,7 @@ class AuthController:
                 return self._sign_in(base, wanted)
             except (Unauthorized, TooManyAttempts, FormExpired) as error:
                 # The API's hint names a command, which a visitor may not be able to run.
-                problem = re.sub(r"(?s)^(invalid or expired token):.*", r"\1", str(error))
+                problem = re.sub(r"(?s)^(unknown token):.*", r"\1", str(error))
                 status = HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, TooManyAttempts) else HTTPStatus.UNAUTHORIZED
         frame.csrf = csrf or secrets.token_urlsafe(16)
         view = View("login.html", {"problem": problem, "wanted": wanted[:_NEXT_MOST]})

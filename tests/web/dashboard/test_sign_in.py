@@ -81,7 +81,7 @@ def test_a_wrong_token_is_refused_and_not_shown(a_visitor, token):
 
     assert refused.status_code == 401
     assert 'role="alert"' in refused.text
-    assert (">Invalid or expired token</p>" in refused.text) is bool(token)
+    assert (">Unknown token</p>" in refused.text) is bool(token)
     assert not token.strip("x") or token not in refused.text.partition("<main")[2].partition("<details")[0] or not token
     assert person.opens().status_code == 303
 

@@ -158,7 +158,9 @@ class CreateDeadlineRequest(_Definition, _DeadlineDue, Ownership):
 
     target: Target
     name: _Name | None = Field(
-        None, description="Name of the deadline, unique among the unresolved deadlines of the team."
+        None,
+        description="Name, unique among the unresolved deadlines of the team. Without a name, each request creates a "
+        "new deadline.",
     )
 
     def given(self) -> dict[str, Any]:
