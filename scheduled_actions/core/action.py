@@ -54,7 +54,7 @@ class Action:
     scheduled_at: datetime
     #: The recurrence rule's own instant; never changes. None outside a series.
     occurrence_at: datetime | None
-    #: Start of the latest attempt.
+    #: Start of the latest settled attempt; None before.
     started_at: datetime | None
     #: When the action reached a final status; None before.
     completed_at: datetime | None
@@ -84,7 +84,7 @@ class Action:
     lock_group: str | None
     #: Whether the group waits while this action waits for a retry, a snooze or its condition.
     lock_group_blocks: bool
-    #: When the cancellation of a running attempt was requested.
+    #: When its cancellation was requested, while it was pending or running.
     cancel_requested_at: datetime | None
     lease_expires_at: datetime | None
     created_at: datetime

@@ -50,13 +50,13 @@ create table scheduled_actions (
   occurrence_at timestamptz,
   -- The occurrence before this one, for handlers that report "since the last run". Never changes.
   previous_occurrence_at timestamptz,
-  -- Start of the latest attempt. Set by each claim.
+  -- Start of the latest settled attempt. Set by each settlement of an attempt that was started.
   started_at timestamptz,
   -- When it reached a final status. Set by that settlement or cancellation, cleared by a retry.
   completed_at timestamptz,
   -- When the claim ends unless it is settled. Set and cleared with claim_token.
   lease_expires_at timestamptz,
-  -- When the cancellation of the running attempt was requested. Cleared by a retry.
+  -- When its cancellation was requested, while it was pending or running. Cleared by a retry.
   cancel_requested_at timestamptz,
   -- Attempts charged. Increased by a settlement or a rescue, but not by a snooze; reset to 0 by a retry.
   attempts integer not null default 0,
@@ -64,8 +64,8 @@ create table scheduled_actions (
   max_attempts integer,
   -- Lower numbers run first. Changed by an edit, and with its schedule.
   priority smallint not null default 0,
-  -- Whether later actions with its key are merged into it. Becomes false at the claim or the end of the window, and never
-  -- true again.
+  -- Whether later actions with its key are merged into it. Becomes false when it is claimed or cancelled, or when a later
+  -- action cannot be merged into it, for example after the window; never true again.
   dedup_open boolean not null default false,
   -- Whether the group waits while this action waits for a retry, a snooze or its condition. Changed with its schedule.
   lock_group_blocks boolean not null default false,

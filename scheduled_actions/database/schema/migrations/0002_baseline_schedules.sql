@@ -41,7 +41,7 @@ create table scheduled_action_schedules (
   jitter_seconds double precision not null default 0,
   -- No occurrence is planned after this instant; null: no end.
   until timestamptz,
-  -- Executions still to come; null: no end. Decreases with each occurrence.
+  -- Number of executions left; null: no limit. Decreased by each execution, changed by an edit.
   remaining integer,
   -- Final failures in a row that pause the schedule; null: never.
   pause_after_failures integer,
