@@ -70,7 +70,8 @@ class Action:
     state: Any
     #: The caller's metadata, and `traceparent`: the trace that its attempts continue.
     metadata: Mapping[str, Any] | None
-    #: Entries of attempts and of changes by people, oldest first: the first 5 and the last 45.
+    #: Entries of attempts and of changes by people, oldest first: the first 5 and the last 45. A first attempt that
+    #: completes has no entry.
     history: tuple[Mapping[str, Any], ...]
     target_type: str | None
     target_id: str | None

@@ -98,7 +98,8 @@ create table scheduled_actions (
   state jsonb,
   -- Notes of the caller. Changed by an edit, and with its schedule.
   metadata jsonb,
-  -- An entry for each attempt and each change by a person: the first 5 and the last 45.
+  -- Entries of attempts and of changes by people, oldest first: the first 5 and the last 45. A first attempt that completes
+  -- has no entry.
   history jsonb not null default '[]',
   -- The type of its target. Changed with its schedule.
   target_type text,
