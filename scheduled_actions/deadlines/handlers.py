@@ -177,7 +177,8 @@ def renew(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
     if found is None:
         return Skip(_GONE)
     next_id = create_next(context.connection, *found)
-    return Skip("the series has ended") if next_id is None else {"deadline_id": str(next_id)}
+    # The last deadline of a cancelled series has its own id as `next_id`.
+    return Skip("the series has ended") if next_id in {None, payload.deadline_id} else {"deadline_id": str(next_id)}
 
 
 def _job(payload: StagePayload, context: Context) -> NotificationJob | Skip:

@@ -647,7 +647,7 @@ def test_a_series_can_begin_with_the_first_occurrence_of_its_rule(deadlines):
     assert made.due_at == datetime(2026, 3, 31, 15, 0, tzinfo=UTC)
 
 
-def test_cancelling_a_series_ends_it(deadlines, tick_at):
+def test_cancelling_a_series_ends_it(deadlines, tick_at, connection):
     made, _ = deadlines.set(
         {
             "target": TARGET,
@@ -662,7 +662,12 @@ def test_cancelling_a_series_ends_it(deadlines, tick_at):
     deadlines.cancel(made.id, series=True)
     tick_at(NOW + 9 * DAY)
 
-    assert {one.status for one in reading.find(deadlines.database)} == {"cancelled"}
+    found = reading.find(deadlines.database)
+    assert {one.status for one in found} == {"cancelled"}
+    assert connection.execute(
+        "select status, error_message from scheduled_actions where deadline_id = %s and action_type = 'deadline:renew'",
+        [found[0].id],
+    ).fetchone() == ("skipped", "the series has ended")
 
 
 def test_concurrent_renewals_create_one_next_deadline(deadlines, database_url, connection):
