@@ -107,7 +107,8 @@ class ExternalChecker:
         value = None if row is None else float(row[0]) if isinstance(row[0], Decimal) else row[0]
         return CheckResult(
             is_met=row is not None and OPERATORS[given["op"]](value, given["value"]),
-            found=f"{name} returned {short(value)}, not {given['op']} {short(given['value'])}",
+            found=f"{name} returned {'no row' if row is None else short(value)}; the condition requires {given['op']} "
+            f"{short(given['value'])}",
         )
 
     def _networks(self, given: dict[str, Any], team_id: str | None) -> tuple[str, ...]:
@@ -190,7 +191,11 @@ def _evaluate_body(place: str, given: dict[str, Any], body: bytes) -> CheckResul
     value = resolve_pointer(given["pointer"], document)
     is_met = (value is not MISSING or given["op"] == "exists") and OPERATORS[given["op"]](value, given["value"])
     found = "no value" if value is MISSING else short(value)
-    return CheckResult(is_met=is_met, found=f"{place} answered {found} at {given['pointer']!r}")
+    return CheckResult(
+        is_met=is_met,
+        found=f"{place} answered {found} at {given['pointer']!r}; the condition requires {given['op']} "
+        f"{short(given['value'])}",
+    )
 
 
 def check_team(query: Query, team_id: str | None, *, name: str = "query") -> None:
@@ -233,7 +238,7 @@ def first_row(
     """Run a query and return its first row; None if it returns no row.
 
     Raises:
-        InvalidArgument: The parameters are not those of the query.
+        InvalidArgument: The team may not use the query, or the parameters are not those of the query.
         TimeoutError: The query exceeded its time limit.
         psycopg.Error: The database rejected the query, or the query tried to write.
     """
@@ -255,7 +260,7 @@ def unknown_rows(
         limit: Maximum number of rows.
 
     Raises:
-        InvalidArgument: The parameters are not those of the query.
+        InvalidArgument: The team may not use the query, or the parameters are not those of the query.
         TimeoutError: The query exceeded its time limit.
         psycopg.Error: The database rejected the query, or the query tried to write.
     """

@@ -118,6 +118,15 @@ def test_a_query_holds_with_a_row_or_a_matching_value(project, connection, amoun
     assert end_of(project, connection, given)[0] == status
 
 
+def test_the_reason_of_an_unmet_query_contains_its_value_and_the_wanted_value(project, connection):
+    given = {**STOCK, "op": "gte", "value": 7}
+    without_row = end_of(project, connection, given)[1]
+    connection.execute("insert into stock values ('bolt', 6)")
+
+    assert without_row.endswith('query "stock" returned no row; the condition requires gte 7')
+    assert end_of(project, connection, given)[1].endswith('query "stock" returned 6.0; the condition requires gte 7')
+
+
 def test_a_query_receives_the_team_of_its_action(project, connection):
     connection.execute("insert into stock values ('bolt', 1, 'ours')")
 

@@ -303,7 +303,7 @@ def _parsed_offset(text: str, name: str, default: Direction | None) -> Offset:
     if timed is not None:
         words, at = timed["distance"] or "on the day", parse_time(timed["time"])
         if at is None:
-            raise InvalidArgument(name, text, "an offset with a time of day, such as 09:00 or 23:59:30")
+            raise InvalidArgument(name, text, "an offset with a valid time of day, such as 09:00 or 23:59:30")
     if words in _DUE:
         return Offset(at=at)
     match = _WORDS.fullmatch(words) or _DURATION.fullmatch(words)
