@@ -133,7 +133,7 @@ def _problem(error: ErrorDetails, model: type[RequestModel], value: Any, whole: 
         path = [*path[:-1], str(context["name"])]
     if context.get("inside"):
         path.append(str(context["inside"]))
-    message = _message(error, model)
+    message = _message(error, model, "query parameter" if whole == _QUERY else "field")
     # Query parameters can be repeated: URLs, and thus logs, contain them in any case.
     if message.startswith("should ") and (whole == _QUERY or error["type"] in _REPEATABLE):
         given = error["input"]
@@ -153,11 +153,11 @@ def _steps(error: ErrorDetails, value: Any) -> Iterator[int | str]:  # noqa: ANN
         yield step
 
 
-def _message(error: ErrorDetails, model: type[RequestModel]) -> str:
+def _message(error: ErrorDetails, model: type[RequestModel], noun: str) -> str:
     match error["type"]:
         case "extra_forbidden":
-            hint = _suggestion(str(error["loc"][0]), model) if len(error["loc"]) == 1 else ""
-            return f"is an unknown field; {hint}" if hint else "is an unknown field"
+            hint = _suggestion(str(error["loc"][0]), model, noun) if len(error["loc"]) == 1 else ""
+            return f"is an unknown {noun}; {hint}" if hint else f"is an unknown {noun}"
         case "missing":
             return "is required"
         case "dict_type" | "model_type" | "model_attributes_type":
@@ -170,9 +170,9 @@ def _message(error: ErrorDetails, model: type[RequestModel]) -> str:
             return _PREFIXES.sub("", error["msg"]).replace(" after validation", "")
 
 
-def _suggestion(name: str, model: type[RequestModel]) -> str:
+def _suggestion(name: str, model: type[RequestModel], noun: str) -> str:
     known = [field.alias or own for own, field in model.model_fields.items()]
-    listed = f"known fields: {', '.join(known)}" if 0 < len(known) <= _MAX_KNOWN else ""
+    listed = f"known {noun}s: {', '.join(known)}" if 0 < len(known) <= _MAX_KNOWN else ""
     return did_you_mean(name, known, otherwise=listed)
 
 

@@ -273,8 +273,8 @@ def test_every_invalid_field_is_listed_with_the_expected_value(shared_api):
     [
         ("/actions?limit=0", "limit: should be greater than or equal to 1, not 0"),
         ("/actions?cursor=abc", "cursor: is an invalid cursor: send next_cursor of the previous page"),
-        ("/ticks?page=2", "page: is an unknown field; known fields: limit, cursor"),
-        ("/actions?teem_id=a", 'teem_id: is an unknown field; did you mean "team_id"?'),
+        ("/ticks?page=2", "page: is an unknown query parameter; known query parameters: limit, cursor"),
+        ("/actions?teem_id=a", 'teem_id: is an unknown query parameter; did you mean "team_id"?'),
     ],
 )
 def test_the_error_of_a_parameter_has_its_value_and_what_is_expected(shared_api, path, message):
