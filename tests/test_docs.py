@@ -22,6 +22,7 @@ import scheduled_actions
 from docs import drawings
 from scheduled_actions.actions.claims import ClaimHook
 from scheduled_actions.actions.hooks import SettleHook
+from scheduled_actions.actions.model import Unset
 from scheduled_actions.cli import main
 from scheduled_actions.core import config
 from scheduled_actions.core.errors import ScheduledActionsError
@@ -253,3 +254,29 @@ def test_every_file_on_the_architecture_page_exists():
     assert len(named) > 60
     places = (ROOT, ROOT / "scheduled_actions")
     assert [name for name in named if not any((place / name).exists() for place in places)] == []
+
+
+def test_every_signature_of_the_python_reference_is_that_of_the_code():
+    page = _page("reference/python.md")
+    functions = [name for name in scheduled_actions.__all__ if inspect.isfunction(getattr(scheduled_actions, name))]
+
+    for name in functions:
+        complete = [shown for shown in _shown_arguments(page, name) if "…" not in shown]
+        assert complete, f"docs/reference/python.md lacks the complete signature of {name}"
+        assert complete == [_arguments(getattr(scheduled_actions, name))] * len(complete), name
+
+
+def _shown_arguments(page: str, name: str) -> list[list[str]]:
+    shown = re.findall(rf"(?:^|^\| `|@){name}\(([^`]*?)\)(?: ->|`|$)", page, re.MULTILINE)
+    return [re.sub(r"\s+", " ", arguments).split(", ") for arguments in shown]
+
+
+def _arguments(function) -> list[str]:
+    arguments: list[str] = []
+    for one in inspect.signature(function).parameters.values():
+        if one.kind is one.KEYWORD_ONLY and "*" not in arguments:
+            arguments.append("*")
+        default = json.dumps(one.default) if isinstance(one.default, str) else repr(one.default)
+        default = "UNSET" if one.default is Unset.UNSET else default
+        arguments.append(one.name if one.default is one.empty else f"{one.name}={default}")
+    return arguments
