@@ -337,7 +337,7 @@ class Settler:
                 hook.run_deferred()
 
     def release_deferred(self) -> None:
-        """Allow any thread to run the work that hooks deferred on this thread."""
+        """Allow any thread to run the work that this thread deferred; call it only after this thread's transactions."""
         for hook in self.hooks:
             if hook.deferred:
                 hook.release_deferred()

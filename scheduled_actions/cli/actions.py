@@ -329,7 +329,15 @@ def _change_all(
     verb: str,
     done: str,
 ) -> None:
-    """Count the matching actions, ask for confirmation, change the actions in batches, and print the result."""
+    """Count the matching actions, ask for confirmation, change the actions in batches, and print the result.
+
+    Args:
+        management: Counts the matching actions.
+        selection: The filters, and `dry_run` (only count) and `yes` (do not ask), which are removed.
+        change_batch: Changes one batch.
+        verb: The verb of the question, such as "Cancel".
+        done: The participle of the result, such as "cancelled".
+    """
     from scheduled_actions.actions.search import ActionFilters
 
     dry_run, yes = selection.pop("dry_run"), selection.pop("yes")

@@ -127,7 +127,7 @@ def one_line(text: str, *, longest: int | None = None) -> str:
 
 
 def print_table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their headings in aligned columns; statuses are coloured."""
+    """Print rows in aligned columns under the headings; the action statuses in a column STATUS are coloured."""
     click.echo("\n".join(table_lines(headings, rows)))
 
 

@@ -180,7 +180,10 @@ def pass_project(command: Callable[Concatenate[Project, Arguments], Answer]) -> 
 
 
 def _option_of(name: str, context: click.Context) -> str:
-    """Return the option of the command that sets an argument; the argument's own name if there is none."""
+    """Return the command's options that set an argument, joined by "or"; the argument's name if there are none.
+
+    If the user gave some of these options, only those are returned.
+    """
     wanted = {name, *_OPTIONS.get(name, ())}
     options = [one for one in context.command.params if isinstance(one, click.Option) and one.name in wanted]
     given = [one for one in options if context.params.get(one.name or "") is not None]

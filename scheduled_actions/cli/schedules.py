@@ -349,7 +349,7 @@ def _report(runtime: Runtime, schedule: Schedule, text: str) -> None:
 
 
 def _warn_if_declared(schedule: Schedule) -> None:
-    """Warn on standard error that the code declares the schedule and will replace the change."""
+    """If the code declares the schedule, warn on standard error that its declaration will overwrite the change."""
     if schedule.is_declared:
         click.echo(
             f"warning: the code declares {label(schedule)}; the change lasts until the next "

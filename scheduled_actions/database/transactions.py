@@ -81,7 +81,7 @@ def database_refusal(error: psycopg.Error) -> RefusedByDatabase:
 
 
 def limit_lock_waits(connection: Connection, milliseconds: str = LOCK_WAIT_MS) -> None:
-    """Limit each wait for a lock until the transaction ends; the default is the limit of settlements."""
+    """For the rest of the transaction, limit each wait for a lock; the default is the limit of settlements."""
     sql.run(connection, "limit_lock_waits", {"milliseconds": milliseconds})
 
 

@@ -201,7 +201,7 @@ class PrepareFollowUp(Protocol):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Context:
-    """The attempt in which a handler runs."""
+    """The second argument of a handler: its action and attempt, the time left, and the follow-ups to schedule."""
 
     #: The action as it was claimed.
     action: Action

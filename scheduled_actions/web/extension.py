@@ -64,7 +64,7 @@ class ScheduledActions:
 
 
 class _AnyPath(PathConverter):
-    """A converter for the rest of a path, including line breaks and leading slashes: the API answers unknown paths."""
+    """Matches the rest of any path, even line breaks and leading slashes, so that Flask never answers a 404 itself."""
 
     part_isolating = False
     regex = r"[\s\S]*?"

@@ -114,9 +114,10 @@ def dsn_if_running(directory: Path) -> str | None:
 
 
 def remove(directory: Path) -> bool:
-    """Delete `directory` and the cluster that it contains; return False if it is in use or contains no cluster.
+    """Delete `directory` and its cluster; return False if nothing was deleted.
 
-    A process that is waiting to attach to the directory creates it again.
+    That is the case if the directory is in use, contains no cluster, or was moved or copied since its server last
+    started. A process that is waiting to attach to the directory creates it again.
 
     Raises:
         EmbeddedPostgresFailed: The stored file of the cluster is invalid, or the server was not ready in time.

@@ -28,8 +28,8 @@ MAX_REFUSED_CLAIMS = 3
 class TeamLimits:
     """Applies the concurrency limits of teams in one tick.
 
-    A tick keeps about two seconds of work for each team with a limit. Actions claimed beyond that are released without
-    using an attempt, and later claims leave out the teams that have enough.
+    A tick keeps at most about two seconds of claimed work for each team with a limit; actions claimed beyond that are
+    released without using an attempt. Later claims leave out teams that have half a second of work or more.
     """
 
     def __init__(self, state: WorkerState) -> None:

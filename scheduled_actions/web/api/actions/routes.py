@@ -197,7 +197,7 @@ def count_actions(call: Call[ActionCountsQuery, EmptyRequest]) -> Answer:
 
 
 def retry_actions(call: Call[EmptyRequest, RetryActionsRequest]) -> Answer:
-    """Make matching failed, cancelled or skipped actions pending again, up to the limit of the request."""
+    """Retry the matching actions of one status (failed, cancelled or skipped), up to the limit of the request."""
     return _bulk_change(call, call.runtime.action_operations.retry_matching, Status(call.body.status))
 
 
