@@ -93,8 +93,8 @@ class TickWaker:
     def notify_after_commit(self, action_ids: Iterable[UUID]) -> None:
         """Wake a tick once the caller's transaction has committed one of these actions; do nothing unless `is_on`.
 
-        Later ticks find the actions that are not committed within a minute, and those passed while a thousand others, from
-        all calls, are still uncommitted.
+        Later ticks find the actions that are not committed within a minute, and those passed while a thousand others,
+        from all calls, are still uncommitted.
         """
         if not self.is_on:
             return
