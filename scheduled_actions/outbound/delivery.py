@@ -56,7 +56,7 @@ def post(
     Args:
         url: http or https.
         body: Sent unchanged.
-        headers: Sent in addition to `User-Agent` and `Accept`, or instead of them.
+        headers: Added to the default headers, such as `User-Agent`; replaces those with the same name in the same case.
         reach: The addresses that may be reached, the proxy and the certificate authorities.
         connect_timeout: Seconds for each address of the host, and for the TLS handshake.
         total_timeout: Seconds for everything except the system's name resolution.
@@ -99,7 +99,7 @@ def check_url(url: str) -> str:
     """Validate a URL; return its host and port as "host:port", without login, path and query.
 
     Raises:
-        UrlInvalid: The scheme is not http or https, the host is missing, or a character is not allowed in URLs.
+        UrlInvalid: The scheme is not http or https, the host or port is invalid, or a character is not allowed in URLs.
     """
     if not url.isprintable() or " " in url:
         raise UrlInvalid("contains a space or a control character")
@@ -144,7 +144,7 @@ def check_tenant_url(url: str) -> str:
 
 
 def _is_resolvable(host: str) -> bool:
-    """Return whether a resolver accepts the host: no empty or overlong label; letters, digits, `-` and `_`."""
+    """Return whether a resolver accepts the host: no label is empty or too long, and its characters are valid."""
     try:
         return ":" in host or re.fullmatch(r"[A-Za-z0-9_.-]+", host.encode("idna").decode()) is not None
     except UnicodeError:
@@ -162,8 +162,8 @@ def retry_after(headers: Mapping[str, str] | http.client.HTTPMessage, *, now: da
     A date is compared with the response's own `Date`, so neither clock has to be right.
 
     Args:
-        headers: The headers of the response; names in any case.
-        now: The current time, aware; used if the response has no `Date`.
+        headers: The headers of the response; in a plain dict, named exactly `Retry-After` and `Date`.
+        now: The current time, aware; used if the response has no valid `Date`.
 
     Source: RFC 9110 §10.2.3; the three date formats: §5.6.7.
     """

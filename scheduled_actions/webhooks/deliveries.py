@@ -174,7 +174,7 @@ class Deliveries:
         after: BatchProgress | None = None,
         limit: int = BATCH_SIZE,
     ) -> BatchProgress:
-        """Make deliveries that failed or were skipped since an instant pending again.
+        """Retry deliveries that have failed or been skipped since an instant; their attempt counts restart at zero.
 
         Processes one batch; repeat with the result as `after` until `is_done` is true. An interrupted recovery can be
         restarted without `after`.
@@ -217,8 +217,8 @@ class Deliveries:
         Args:
             endpoint: Name or id of the endpoint.
             since: Only events routed at or after this instant; aware.
-            team_id: Only an endpoint of this team.
-            by: The requester, stored in the history of each event.
+            team_id: Only an endpoint of this team; None: any endpoint.
+            by: The requester, stored in the history of each event, and as the creator of each delivery.
             after: The result of the previous batch; None for the first.
             limit: Maximum number of events in this batch, 1 to 1,000.
 
@@ -294,7 +294,7 @@ def _selection(since: datetime, until: datetime, endpoint: str | None, team_id: 
 def _progress(
     batch: BatchProgress, statuses: tuple[Status, ...], *, count: int, following: store.EventCursor | None
 ) -> BatchProgress:
-    """Return the progress after a batch; if `following` is None, the next batch reads the next status, if any."""
+    """Return the progress after a batch; if `following` is None, the next status follows, or the batches are done."""
     if following is not None:
         return replace(batch, count=count, place=following)
     if batch.status == statuses[-1]:

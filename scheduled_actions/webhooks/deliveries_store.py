@@ -15,7 +15,7 @@ sql = Statements(__file__)
 
 #: Final statuses of a lost delivery: failed, or skipped (for example because the endpoint was disabled).
 LOST = (Status.FAILED, Status.SKIPPED)
-#: Final statuses of an event: completed if an endpoint matched, skipped if none did.
+#: Final statuses of a routed event: completed if an endpoint matched or an alert was sent by email; otherwise skipped.
 ROUTED = (Status.COMPLETED, Status.SKIPPED)
 
 
@@ -34,7 +34,7 @@ class Delivery:
     max_attempts: int | None
     #: When the next attempt is due; None unless pending.
     next_attempt_at: datetime | None
-    #: HTTP status of the last response; None without a response.
+    #: HTTP status of the response to the latest attempt; None without one, and after a deferral, skip or retry.
     response_status: int | None
     error: str | None
     #: Per attempt: `attempt`, `at`, `status`, `duration_ms`, `answer` (the first KiB of the response), `error`.
@@ -147,7 +147,7 @@ def deliver_missed(
         until: When the replay began; all new deliveries are scheduled for this instant.
         retry: The retry policy of the deliveries, as JSON; None: the default.
         max_attempts: The maximum number of attempts of each delivery; None: the default.
-        by: The requester, stored in the history of each event.
+        by: The requester, stored in the history of each event, and as the creator of each delivery.
     """
     [count] = sql.run_one(
         connection,

@@ -95,7 +95,7 @@ def event_payload(
     """Return the payload of `webhook:send`; the entity type is the part of the event before its first colon.
 
     Raises:
-        InvalidArgument: The event is not `entity:verb`.
+        InvalidArgument: The event is not a valid `entity:verb`.
     """
     entity_type, _ = routing.split_event(event)
     payload = {
@@ -116,13 +116,13 @@ def send_webhook(event: WebhookEvent, context: Context, directory: EndpointDirec
         directory: All endpoints of the project.
 
     Returns:
-        The endpoints of the event, or the response to the delivery, as JSON. Skip if no endpoint receives the event, or
-        if the endpoint of the delivery is deleted or disabled, or its filter rejects the event. Snooze if the delivery
-        is deferred.
+        The endpoints of the event, or the response to the delivery, as JSON. Skip if no endpoint receives the event
+        and no alert is sent by email, or if the endpoint of the delivery is deleted or disabled, or its filter rejects
+        the event. Snooze if the delivery is deferred.
 
     Raises:
-        Fail: The endpoint is not declared in the settings file, responded with 410 Gone, refused further attempts or
-            deliveries, or has a filter that takes too many steps.
+        Fail: The endpoint is not declared in the settings file, responded with 410 Gone, responded with another error
+            and refused further attempts or deliveries, or has a filter that takes too many steps.
         RetryAfter: The endpoint responded with 429, 502, 503 or 504, and with a `Retry-After` header.
         DeliveryFailed: The endpoint did not respond, or responded with a status other than 2xx.
         NotConfigured: The endpoint's URL or secret is unset or invalid. The action is retried, so that the
@@ -169,7 +169,7 @@ def max_attempts_of(policy: RetryPolicy | None) -> int | None:
 
 
 def target_of(action: Action) -> dict[str, str] | None:
-    """Return the target of an action as `schedule_action` takes it."""
+    """Return the target of an action as `schedule_action` takes it; None if it has none."""
     if action.target_type is None or action.target_id is None:
         return None
     return {"type": action.target_type, "id": action.target_id}
@@ -248,8 +248,10 @@ def _deliver(
 def _unwanted(endpoint: Endpoint, event: WebhookEvent, context: Context) -> Skip | None:
     """Return a Skip if the endpoint is disabled or its filter rejects the event; None if it receives the delivery.
 
+    The filter is evaluated only if it took too many steps at fan-out.
+
     Raises:
-        Fail: The endpoint's filter took too many steps at fan-out, and still does.
+        Fail: The filter still takes too many steps.
     """
     if not endpoint.enabled or endpoint.disabled_reason is not None:
         reason = f": {endpoint.disabled_reason}" if endpoint.enabled else ""
@@ -319,7 +321,7 @@ def _evaluate(result: PostResult, endpoint: Endpoint, attempt: int, directory: E
     """Record the outcome of a delivery; return the result of a success, or raise the failure.
 
     Raises:
-        Fail: The endpoint refused further attempts of this delivery, or all further deliveries.
+        Fail: The delivery failed, and the endpoint refused further attempts of it, or all further deliveries.
         RetryAfter: The endpoint responded with 429, 502, 503 or 504, and with a `Retry-After` header.
         DeliveryFailed: Any other failure; the delivery is retried.
     """

@@ -31,12 +31,12 @@ class EndpointThrottle:
 
     @contextmanager
     def slot(self, endpoint: str, *, patience: float, team: str | None = None) -> Iterator[Deferral | None]:
-        """Hold a slot for one delivery inside the block; yield a deferral instead if no slot is free in time.
+        """Hold a slot for one delivery inside the block; yield None, or a deferral if there is none in time.
 
         Args:
             endpoint: Name or id of the endpoint.
             patience: Maximum wait for a slot, in seconds.
-            team: The team whose share of the threads the delivery uses; None: no share, no limit.
+            team: The endpoint's team, whose endpoints share threads until they have responded; None: no such limit.
         """
         began = self._wait_for_slot(endpoint, patience, team)
         if isinstance(began, Deferral):

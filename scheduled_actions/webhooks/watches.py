@@ -54,12 +54,12 @@ class Watch:
 
 
 def watch(connection: Connection, new: Watch) -> Watch:
-    """Watch a table, replacing an existing watch of the same entity; return the watch.
+    """Watch a table, replacing its existing watch of the same entity; return the watch.
 
     Raises:
         UnknownTable: No table of that name is on the search path.
-        TableBusy: Another session holds a lock on the table; nothing was changed.
-        RequestError: A column, the entity or a verb is invalid; nothing was changed.
+        TableBusy: Another session held a lock on the table for five seconds; nothing was changed.
+        RequestError: A setting is invalid, or the table cannot be watched; nothing was changed.
     """
     table = _change(
         connection,
@@ -81,13 +81,13 @@ def unwatch(connection: Connection, table: str, *, entity: str | None = None) ->
     """Stop watching a table; return the number of watches removed.
 
     Args:
-        connection: To the database; the watch is removed when its transaction commits.
+        connection: To the database; the watches are removed when its transaction commits.
         table: The table's name in SQL syntax.
         entity: The entity of the watch to remove; None: all watches of the table.
 
     Raises:
         UnknownTable: No table of that name is on the search path.
-        TableBusy: Another session holds a lock on the table; nothing was changed.
+        TableBusy: Another session held a lock on the table for five seconds; nothing was changed.
     """
     return int(_change(connection, "unwatch_table", table, {"entity": entity}))
 

@@ -39,7 +39,7 @@ def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name in given:
         if name not in CHECKS:
-            raise InvalidArgument("endpoint", name, f"a setting of an endpoint: {', '.join(CHECKS)}")
+            raise InvalidArgument("endpoint", name, f"a setting of an endpoint; use {', '.join(CHECKS)}")
     return {name: CHECKS[name](value) for name, value in given.items()}
 
 
@@ -103,7 +103,7 @@ def check_headers(given: object) -> dict[str, str]:
     """Validate custom headers; return them with names in lower case.
 
     Raises:
-        InvalidArgument: A header is not allowed; the message never contains a value.
+        InvalidArgument: A header is not allowed, or there are too many; the message never contains a header's value.
 
     Source: RFC 9110 §5.1 and §5.5 for names and values.
     """

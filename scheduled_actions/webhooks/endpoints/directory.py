@@ -103,8 +103,9 @@ class EndpointDirectory:
     def match(self, event: str, *, team_id: str | None, body: Mapping[str, Any]) -> list[tuple[Endpoint, int | None]]:
         """Return the endpoints that receive an event: first those of the settings file, then those of the database.
 
-        Disabled endpoints of the database are included: their deliveries are skipped and can be recovered. An endpoint
-        whose filter exceeds its share of steps is also included; the filter is evaluated again for the delivery.
+        Disabled endpoints are included unless the settings file disables them; their deliveries are skipped and can be
+        recovered. An endpoint whose filter exceeds its share of steps is also included; the filter is evaluated again
+        for the delivery.
 
         Args:
             event: `entity:verb`.
@@ -214,7 +215,7 @@ class EndpointDirectory:
             return store.reserve_slot(connection, endpoint.name, rate=endpoint.rate_limit, patience=patience)
 
     def record_event_type(self, event: str, *, team_id: str | None) -> None:
-        """Record when an event type was emitted, at most once per hour in this process."""
+        """Record that an event type was emitted now; in this process, at most once per hour and team."""
 
         def see(_: object) -> None:
             with self._database.connection() as connection:
@@ -246,7 +247,7 @@ class EndpointDirectory:
         self._failures_recorded[endpoint.name] = now + _FAILURE_SECONDS
 
     def _record(self, endpoint: Endpoint, write: Callable[[Connection], None]) -> None:
-        """Write an outcome in a transaction; log a database error, because raising it would repeat the post."""
+        """Write an outcome in a transaction; log an error, because raising it would repeat the post."""
         try:
             with self._database.connection() as connection, connection.transaction():
                 write(connection)

@@ -73,7 +73,7 @@ class EndpointQueue:
     #: Deliveries that a tick has claimed but not settled yet.
     in_flight: int
     #: Maximum number of deliveries in flight per process: 1 while a delivery is deferred as `hung`, otherwise the
-    #: setting `concurrency`, which a process reaches while the endpoint responds.
+    #: setting `concurrency`, up to which a process raises the limit while the endpoint responds.
     in_flight_limit: int
     #: Pending deliveries.
     waiting: int
@@ -98,7 +98,8 @@ class EndpointDetails(EndpointSettings):
     source: Source
     #: Host and port of the URL; None if the URL is unset or invalid.
     place: str | None
-    #: The instant from which a further failure disables the endpoint; None until it has failed for some time.
+    #: The instant from which a further failure disables the endpoint; None until it has failed for twelve hours, and
+    #: once it is disabled.
     auto_disable_at: datetime | None
     queue: EndpointQueue
 

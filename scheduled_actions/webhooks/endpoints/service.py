@@ -46,7 +46,7 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class EventTypeSummary:
-    """An event type that is declared in the settings, emitted by a watched table, or was emitted before."""
+    """An event type that is declared in the settings, emitted by a watched table, or known from earlier events."""
 
     event: str
     #: The description in the settings file; empty by default.
@@ -82,7 +82,8 @@ class Endpoints:
             secret: `whsec_…`; None: generate a secret.
             created_by: The creator, stored with the endpoint.
             connection: Joins the caller's transaction; None: a new transaction.
-            settings: `patterns`, `filter`, `description`, `enabled`, `rate_limit`, `headers`, `ordering`, `retry`.
+            settings: `patterns` (default: all events), `filter`, `description`, `enabled`, `rate_limit`, `headers`,
+                `ordering`, `retry`.
 
         Raises:
             RequestError: A value is invalid; nothing was created.
@@ -161,8 +162,8 @@ class Endpoints:
     ) -> EndpointDetails:  # fmt: skip
         """Change the given settings of an endpoint; return the endpoint.
 
-        `enabled=True` also clears the failures that disabled the endpoint. An endpoint of the settings file accepts no
-        other change.
+        `enabled=True` also clears the recorded failures of the endpoint, and enables it if they had disabled it. An
+        endpoint of the settings file accepts no other change.
 
         Args:
             endpoint: The id of the endpoint, or its name in the settings file.
@@ -174,6 +175,8 @@ class Endpoints:
             UnknownEndpoint: No endpoint has that id or name.
             EndpointDeclaredInFile: The endpoint is declared in the settings file, and a change is not `enabled=True`.
             RequestError: A value is invalid; nothing was changed.
+            NotConfigured: `headers` are given, but no valid key to encrypt them is configured.
+            ExtraMissing: `headers` are given, but `cryptography` is not installed.
         """
         is_declared = endpoint in self._declared and team_id is None
         if is_declared and changes != {"enabled": True}:
@@ -191,11 +194,11 @@ class Endpoints:
         self, endpoint: str, *, team_id: str | None = None, secret: str | None = None,
         grace_period: timedelta = GRACE_PERIOD, connection: Connection | None = None,
     ) -> tuple[EndpointDetails, str]:  # fmt: skip
-        """Replace the secret of an endpoint; return the endpoint and the secret, which cannot be read later.
+        """Replace the secret of an endpoint; return the endpoint and the new secret, which cannot be read later.
 
         Args:
             endpoint: The id of the endpoint.
-            team_id: Only an endpoint of this team.
+            team_id: Only an endpoint of this team; None: any endpoint.
             secret: `whsec_…`; None: generate a secret.
             grace_period: How long the previous secret stays valid; zero revokes it immediately.
             connection: Joins the caller's transaction; None: a new transaction.
@@ -228,7 +231,9 @@ class Endpoints:
     def test(
         self, endpoint: str, *, team_id: str | None = None, by: str | None = None, connection: Connection | None = None
     ) -> Scheduled:
-        """Schedule the delivery of a test event to an endpoint, regardless of its patterns; return the action.
+        """Schedule the delivery of a test event to an endpoint; return the action.
+
+        The patterns and the filter of the endpoint are ignored. A disabled endpoint does not receive the event.
 
         Args:
             endpoint: The id of the endpoint, or its name in the settings file.
@@ -251,11 +256,15 @@ class Endpoints:
             return store.schedule_event(lent, payload, team_id=found.team_id, created_by=by)
 
     def reseal(self) -> int:
-        """Encrypt all secrets with the first key, so that other keys can be removed; return the number of endpoints.
+        """Encrypt all secrets and custom headers again with the first key; return the number of endpoints.
+
+        Afterwards the other keys can be removed.
 
         Raises:
-            SecretUnreadable: A secret was encrypted with a key that is not configured; its endpoint and the endpoints
-                after it are unchanged.
+            SecretUnreadable: A secret or the headers of an endpoint were encrypted with a key that is not configured;
+                that endpoint and the endpoints after it are unchanged.
+            NotConfigured: No valid key is configured.
+            ExtraMissing: `cryptography` is not installed.
         """
         count, after = 0, None
         while True:
@@ -269,9 +278,9 @@ class Endpoints:
             count, after = count + len(rows), rows[-1].name
 
     def events(self, *, team_id: str | None = None) -> list[EventTypeSummary]:
-        """Return the event types that are declared, emitted by watched tables, or were emitted before, by name.
+        """Return the event types that are declared, emitted by watched tables, or known from earlier events, by name.
 
-        With `team_id`, emitted event types are those of the team.
+        With `team_id`, only earlier events of that team count.
         """
         with self._database.connection() as connection:
             seen = store.event_types(connection, team_id=team_id)
@@ -344,7 +353,7 @@ def details_of(row: EndpointRow, queue: EndpointQueue, *, url: str | None) -> En
     Args:
         row: The stored or declared endpoint.
         queue: The queue of the endpoint.
-        url: The URL of the row or, for an endpoint of the settings file, of the environment; None: unset.
+        url: The URL of the row or, for an endpoint of the settings file, from the environment; None: unset.
     """
     settings = {name: getattr(row, name) for name in EndpointSettings.__dataclass_fields__} | {
         "enabled": row.enabled and row.disabled_at is None,
@@ -391,6 +400,6 @@ def check_event(database: Database, payload: dict[str, Any], requester: Requeste
                 return payload
     raise ActionTypeForbidden(
         "webhook:send",
-        "accepts from a team token only a payload without an endpoint, or with the id of an endpoint of the team",
+        "with a team token accepts only a payload without an endpoint, or with the id of an endpoint of the team",
         where="payload.endpoint",
     )

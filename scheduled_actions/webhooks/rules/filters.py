@@ -4,8 +4,8 @@ A filter is a JSON object. Its names are paths into the delivered body, and its 
 
     {"data.record.state": "done", "data.record.amount": {"$gte": 100}, "$or": [{"team_id": "a"}, {"team_id": "b"}]}
 
-All conditions must be true. A list as a value means `$in`. There are no regular expressions and no code, so the time is
-proportional to the length of the filter and of the values it reads.
+All conditions must be true. A list as a value means `$in`. There are no regular expressions and no code, so the time
+depends only on the lengths of the filter and of the values that it reads.
 """
 
 import json
@@ -33,7 +33,7 @@ VALUES_LIMIT = 100
 
 
 def check(given: object) -> Mapping[str, Any] | None:
-    """Validate a filter and return it; return None for a filter that accepts every event.
+    """Validate a filter and return it; return None for an empty filter, which accepts every event.
 
     Raises:
         InvalidArgument: The filter is invalid; the message contains the path of the invalid part.
@@ -61,7 +61,7 @@ def fits(body: Mapping[str, Any], wanted: Mapping[str, Any] | None, budget: Eval
     Args:
         body: The delivered body.
         wanted: The filter; None accepts every body.
-        budget: Spends one step per comparison, and more for long lists and strings.
+        budget: One step is spent per condition, and more for lists and strings.
 
     Raises:
         BudgetExceeded: The evaluation takes more steps than the budget has.

@@ -1,8 +1,9 @@
 """Limit the deliveries in flight per endpoint, so that an endpoint that hangs cannot delay the others.
 
-An endpoint starts with one delivery in flight; each timely response doubles its limit. While a delivery takes much
-longer than usual, no other starts. An endpoint that hangs is closed for a while, longer each time, and then starts with
-one delivery at a time again. The endpoints of a team that have not responded yet share a limited number of threads.
+An endpoint starts with a limit of one delivery in flight; each timely response doubles the limit, up to the number of
+threads. While a delivery takes much longer than usual, no other starts. An endpoint that hangs is closed for a
+while, longer each time, and then starts with one delivery at a time again. The endpoints of a team that have not
+responded yet share a limited number of threads.
 """
 
 from dataclasses import dataclass, field
