@@ -90,7 +90,7 @@ class CalendarEntry(ResponseModel):
     next_cursor=None,
     truncated_schedules="Schedules whose forecast is incomplete on this page: they have more than "
     f"{FORECAST_MOST} occurrences in the range, or the evaluation budget was used up.",
-    has_more_schedules=f"Whether more than {SCHEDULES_MOST} schedules match; only the first {SCHEDULES_MOST} are "
+    has_more_schedules=f"Whether more than {SCHEDULES_MOST} schedules match; only the {SCHEDULES_MOST} oldest are "
     "forecast.",
 )
 class CalendarPage(ResponseModel):
@@ -158,7 +158,7 @@ def create_feed(call: Call[EmptyRequest, CreateFeedRequest]) -> Answer:
 
 
 def list_feeds(call: Call[PageQuery, EmptyRequest]) -> Answer:
-    """Return a page of calendar feeds, newest first."""
+    """Return a page of calendar feeds, including revoked ones, newest first."""
     return page_answer(
         call, FeedPage, partial(call.runtime.feeds.newest, team_id=call.team_filter, before=call.query.cursor)
     )
@@ -180,7 +180,7 @@ def calendar(runtime: Runtime, secret: str) -> Response:
         return problem(
             HTTPStatus.NOT_FOUND,
             "unknown_feed",
-            "no calendar feed has this address, or the feed or its token was revoked or has expired",
+            "no calendar feed has this address, the feed was revoked, or its token was revoked or has expired",
         )
     headers = {
         "Cache-Control": f"private, max-age={_MAX_AGE_SECONDS}",
@@ -197,7 +197,7 @@ ROUTES = (
     Route(
         "GET", "/calendar", get_calendar, "Get the calendar",
         tag="Calendar",
-        description="Pending actions, due instants of unresolved deadlines, and forecast occurrences of fixed "
+        description="Pending actions, due instants of unresolved deadlines, and forecast occurrences of active fixed "
         "schedules, in chronological order.",
         query=CalendarQuery, answers={HTTPStatus.OK: (CalendarPage, "A page of the calendar.")},
         refuses=(InvalidArgument,),

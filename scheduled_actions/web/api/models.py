@@ -347,7 +347,13 @@ class PageDocument(ResponseModel):
 
 
 def page_of(name: str, description: str, **rows: Any) -> type[PageDocument]:  # noqa: ANN401 - the type of any rows
-    """Return the model of a page of a list; `rows` is the field that holds the rows, such as `facts=list[Fact]`."""
+    """Return the model of a page of a list.
+
+    Args:
+        name: The name of the model.
+        description: The docstring of the model.
+        rows: The field that holds the rows, such as `facts=list[Fact]`; a `next_cursor` replaces that of the base.
+    """
     return create_model(name, __base__=PageDocument, __doc__=description, **rows)
 
 
@@ -381,7 +387,8 @@ class Scheduling(InstantOrDelay):
 
     scheduled_at: Moment | None = Field(
         None,
-        description="Due time of the action, or start of the schedule: with an offset, or a local time in `timezone`.",
+        description="Due time of the action, or start of the schedule: with an offset, or a local time in `timezone`. "
+        "Default for a new action or schedule: now.",
     )
     delay: Delay | None = Field(
         None, description="Instead of `scheduled_at`: seconds from now, or an ISO 8601 duration."

@@ -216,7 +216,8 @@ ROUTES = (
     Route(
         "POST", "/local-actions", create_local_actions,
         "Schedule an action for each user at a time of day in the user's time zone", tag="People",
-        description="Creates one action per user or, with `recurrence`, one schedule per user; all of them, or none.",
+        description="Creates one action per user, due at the next `local_time`, or, with `recurrence`, one schedule "
+        "per user; all of them, or none.",
         body=CreateLocalActionsRequest,
         answers={HTTPStatus.CREATED: (LocalActions, "The action or schedule of each user.")},
         refuses=(*_NEW, RecurrenceInvalid, NeverOccurs, BudgetExceeded, FunctionTimedOut), creates=True,

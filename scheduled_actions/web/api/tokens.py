@@ -39,7 +39,9 @@ class CreateTokenRequest(InstantOrDelay):
     )
     expires_at: Instant | None = None
     expires_in: Delay | None = Field(
-        None, description="Instead of `expires_at`: seconds from now, or an ISO 8601 duration."
+        None,
+        description="Instead of `expires_at`: seconds from now, or an ISO 8601 duration. Without either, the token "
+        "does not expire.",
     )
 
 
@@ -85,7 +87,7 @@ def create_token(call: Call[EmptyRequest, CreateTokenRequest]) -> Answer:
 
 
 def list_tokens(call: Call[PageQuery, EmptyRequest]) -> Answer:
-    """Return a page of tokens, newest first."""
+    """Return a page of tokens, including revoked and expired ones, newest first."""
     with call.borrowed() as connection:
         return page_answer(
             call,

@@ -7,6 +7,7 @@ from dataclasses import fields
 
 import pytest
 from flask import Flask
+from markupsafe import escape
 
 from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.recurrence.skips.model import Skips
@@ -62,8 +63,11 @@ def test_operation_ids_are_unique(document):
 def test_a_path_parameter_that_can_be_a_name_is_described_in_the_document_and_on_the_page(client, document):
     (reference, *_) = document["paths"]["/api/v1/schedules/{id}"]["get"]["parameters"]
 
-    assert reference["description"] == "Id or name of the resource."
-    assert "<td>Id or name of the resource.</td>" in client.get("/docs").text
+    assert reference["description"] == (
+        "Id or name of the resource. By name, a team's token finds only resources of the team, and any other token "
+        "only resources without a team."
+    )
+    assert f"<td>{escape(reference['description'])}</td>" in client.get("/docs").text
 
 
 def test_every_reference_points_to_a_schema(document):

@@ -92,8 +92,8 @@ class CreateActionRequest(_ActionDue, AllActionOptions, Ownership):
     payload: JsonObject = Field(description="Validated against the handler's model.")
     dedup_key: _DedupKey | None = Field(
         None,
-        description="The new action is merged into a pending action with the same key that was created within "
-        "`dedup_window`. Default: a key derived from the payload if the payload has `entity_id`.",
+        description="The new action is merged into a pending action of the same type and team with the same key that "
+        "was created within `dedup_window`. Default: a key derived from the payload if the payload has `entity_id`.",
     )
     dedup_window: Annotated[float, Field(ge=0, le=_YEAR_SECONDS, allow_inf_nan=False)] | None = Field(
         None,
@@ -201,7 +201,8 @@ class _BulkRequest(ActionFilterFields):
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": [name]} for name in (*_FILTERS, "all")]})
 
     all: Literal[True] | None = Field(
-        None, description="Required without a filter: selects all actions that have the status."
+        None,
+        description="Required if no filter, not even `status`, is given; the default of `status` still applies.",
     )
     dry_run: bool = Field(default=False, description="Only count the matching actions; change nothing.")
     limit: Annotated[int, Field(ge=1, le=management.BULK_MOST), WholeNumber] = Field(
@@ -217,7 +218,7 @@ class _BulkRequest(ActionFilterFields):
 
 
 class RetryActionsRequest(_BulkRequest):
-    """Failed, cancelled or skipped actions to retry."""
+    """The actions to retry, all of one status: failed, cancelled or skipped."""
 
     status: Literal["failed", "cancelled", "skipped"] = "failed"
 
@@ -331,10 +332,10 @@ class Lateness(ResponseModel):
 @shares_fields(
     management.ActionCounts,
     due="Number of pending actions whose `scheduled_at` has passed.",
-    overdue="Number of pending actions that have been due for longer than `overdue_seconds`.",
+    overdue="Number of pending actions that have been due for at least `overdue_seconds`.",
     oldest_due_seconds="How many seconds the oldest due action has been due; null without due actions.",
     by_type="Number of actions by action type and status; incomplete for a status in `capped`.",
-    capped="Names of the counts that exceed 10,000; their values are 10,000.",
+    capped="Names of the counts that were cut off at 10,000.",
 )
 @adds_fields(**dict.fromkeys(Status, int))
 class ActionCountsDocument(ResponseModel):

@@ -170,7 +170,7 @@ def delete_action(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
 
 
 def retry_action(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
-    """Make a failed, cancelled or skipped action pending again, with no attempts used."""
+    """Make a failed, cancelled or skipped action due now, with no attempts used."""
     with _require_if_match(call) as connection:
         return _answer(call.runtime.scheduler.retry_action(call.reference, **_change(call, connection)))
 
@@ -264,10 +264,10 @@ _ONE: dict[str, Any] = {
 }
 _CHANGING = (UnknownAction, WrongStatus)
 _BULK = (
-    "Requires a filter, or `all`. With `dry_run`, the matching actions are counted (up to 10,000) but not changed. A "
-    "request changes at most `limit` actions and starts no further batch after five seconds; while `more` is true, "
-    "repeat the request with `next_cursor` as `cursor`. Actions that another client changes at the same time count as "
-    "matched but not as changed."
+    "Requires a filter, or `all`. With `dry_run`, the matching actions are only counted: up to 10,000, regardless of "
+    "`limit` and `cursor`. Otherwise, a request changes at most `limit` actions and starts no further batch after five "
+    "seconds; while `more` is true, repeat the request with `next_cursor` as `cursor`. Actions that another client "
+    "changes at the same time count as matched but not as changed."
 )
 
 ROUTES = (
@@ -298,8 +298,9 @@ ROUTES = (
     ),
     Route(
         "GET", "/actions/counts", count_actions, "Count actions by status and type, and due actions", tag="Actions",
-        description="Each status, and the due and overdue actions, are counted up to 10,000; `capped` lists the counts "
-        "that exceed that number.",
+        description="Counts by status, and of due and overdue actions, stop at 10,000; `capped` lists the counts that "
+        "were cut off there. For one team, the values of due and overdue actions cover only the newest 10,000 pending "
+        "actions.",
         query=ActionCountsQuery, answers={HTTPStatus.OK: (ActionCountsDocument, "The counts.")},
     ),
     Route("GET", "/actions/{id}", get_action, "Get an action with its history", refuses=(UnknownAction,), **_ONE),
@@ -335,7 +336,7 @@ ROUTES = (
     ),
     Route(
         "POST", "/actions/{id}/retry", retry_action, "Retry a failed, cancelled or skipped action",
-        description="The action is due now, and no attempt counts as used.",
+        description="The action is due now, with no attempts used; its `state` is deleted.",
         refuses=_CHANGING, creates=True, takes_if_match=True, **_ONE,
     ),
     Route(
@@ -344,7 +345,7 @@ ROUTES = (
         refuses=_CHANGING, creates=True, takes_if_match=True, **_ONE,
     ),
     Route(
-        "POST", "/actions/retry", retry_actions, "Retry the failed, cancelled or skipped actions that match a filter",
+        "POST", "/actions/retry", retry_actions, "Retry the actions of one status that match a filter",
         tag="Actions", description=_BULK, body=RetryActionsRequest,
         answers={HTTPStatus.OK: (BulkResultDocument, "The result.")},
     ),

@@ -117,7 +117,7 @@ def preview_deadline_update(call: Call[EmptyRequest, UpdateDeadlineRequest]) -> 
 
 
 def update_deadline(call: Call[EmptyRequest, UpdateDeadlineRequest]) -> Answer:
-    """Update a deadline and the later deadlines of its series."""
+    """Update a deadline and the later unresolved deadlines of its series."""
     return _change(call, call.runtime.deadlines.update, requester=call.caller.requester, **call.body.given())
 
 
@@ -127,7 +127,7 @@ def complete_deadline(call: Call[EmptyRequest, CompleteDeadlineRequest]) -> Answ
 
 
 def cancel_deadline(call: Call[EmptyRequest, CancelDeadlineRequest]) -> Answer:
-    """Cancel a deadline; with `series`, also the later deadlines of its series."""
+    """Cancel a deadline; with `series`, also the later unresolved deadlines of its series."""
     return _change(call, call.runtime.deadlines.cancel, **dict(call.body))
 
 
@@ -150,7 +150,7 @@ def move_deadlines(call: Call[EmptyRequest, MoveDeadlinesRequest]) -> Answer:
 
 
 def pause_deadline(call: Call[EmptyRequest, ReasonRequest]) -> Answer:
-    """Pause a deadline: no stage runs until the deadline is resumed."""
+    """Pause an open deadline: no stage runs until the deadline is resumed."""
     return _change(call, call.runtime.deadlines.pause, **dict(call.body))
 
 
@@ -203,7 +203,8 @@ ROUTES = (
     ),
     Route(
         "POST", "/deadlines", create_deadline, "Create or update a deadline by name", tag="Deadlines",
-        description="Plans each stage as an action of the deadline. An identical request changes nothing.",
+        description="Plans each stage as an action of the deadline. An identical request changes nothing. Changing a "
+        "deadline outside a series also reopens it if it was missed, and ends its acknowledgement.",
         body=CreateDeadlineRequest,
         answers={
             HTTPStatus.CREATED: (DeadlineDocument, "The deadline was created."),
@@ -249,18 +250,20 @@ ROUTES = (
     Route(
         "POST", "/deadlines/{id}/cancel", cancel_deadline,
         "Cancel a deadline, optionally with the later deadlines of its series",
-        description="With `series`, the later deadlines are also cancelled, and no further deadline is created.",
+        description="With `series`, the later unresolved deadlines are also cancelled, and no further deadline is "
+        "created; without it, the series continues.",
         body=CancelDeadlineRequest, is_body_optional=True, refuses=_CHANGING, **_CHANGE,
     ),
     Route(
         "POST", "/deadlines/{id}/move", move_deadline, "Move a deadline to another due instant",
         description="Plans the future stages again; `resend` selects whether stages that have already run are "
-        "repeated. A missed deadline is open again, and an acknowledgement ends.",
+        "repeated. A missed deadline becomes open again, and an acknowledgement ends.",
         body=MoveDeadlineRequest, refuses=_CHANGING, **_CHANGE,
     ),
     Route(
         "POST", "/deadlines/{id}/pause", pause_deadline, "Pause a deadline", body=ReasonRequest,
-        description="No stage runs until the deadline is resumed; the next deadline of a series is still created.",
+        description="Only an open deadline can be paused. No stage runs until the deadline is resumed; the next "
+        "deadline of a series is still created.",
         is_body_optional=True, refuses=_CHANGING, **_CHANGE,
     ),
     Route(
@@ -275,7 +278,8 @@ ROUTES = (
     ),
     Route(
         "POST", "/deadlines/{id}/reassign", reassign_deadline, "Change the responsible people of a deadline",
-        description="After the response, stages without `to` notify only the new recipients. An acknowledgement ends.",
+        description="After the response, reminders without `to` notify only the new recipients. An acknowledgement "
+        "ends.",
         body=ReassignDeadlineRequest, refuses=_CHANGING, **_CHANGE,
     ),
 )  # fmt: skip

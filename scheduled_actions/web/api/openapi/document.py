@@ -221,7 +221,11 @@ def _path_part(route: Route, name: str) -> dict[str, Any]:
     if name != "id":
         return {"schema": _PART}
     return (
-        {"description": "Id or name of the resource.", "schema": _NAME}
+        {
+            "description": "Id or name of the resource. By name, a team's token finds only resources of the team, and "
+            "any other token only resources without a team.",
+            "schema": _NAME,
+        }
         if route.path.startswith(_NAMED)
         else {"schema": _ID}
     )

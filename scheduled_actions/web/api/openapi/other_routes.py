@@ -27,11 +27,12 @@ def _tick(suffix: str) -> dict[str, Any]:
         "operationId": f"run_tick{suffix}",
         "tags": ["Ticks"],
         "summary": "Run one tick",
-        "description": "Returns 200 if the tick ran, even if actions failed. A request can be signed with the secret "
-        "(Standard Webhooks) instead of containing the secret.",
+        "description": "Returns 200 even if actions failed, if another tick was running in the process (`busy`), or if "
+        "the setting `enabled` is false. A request can be signed with the secret (Standard Webhooks) instead of "
+        "containing the secret.",
         "security": [{"cronSecret": []}, {"cronToken": []}],
         "responses": {
-            "200": _json("The tick ran.", "TickReport"),
+            "200": _json("The result of the tick.", "TickReport"),
             "400": _problem("The body of a signed request cannot be read: `body_unreadable`."),
             "401": _problem("Unauthorized: `unauthorized`."),
             "413": _problem("The body of a signed request is over 64 KiB: `too_large`."),

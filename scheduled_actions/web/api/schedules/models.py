@@ -241,8 +241,8 @@ class BackfillRequest(RequestModel):
     executions=None,
     skipped=None,
     missed=None,
-    is_declared="Whether the code declares the schedule; a deployment that changes any declaration reverts changes "
-    "made through the API.",
+    is_declared="Whether the code declares the schedule; a deployment that changes any declaration then reverts "
+    "updates made through the API, but not a pause.",
     problem="What is invalid in the stored row; null if the row is valid.",
 )
 class ScheduleDocument(ActionTemplate):
@@ -254,10 +254,11 @@ class DescribedSchedule(ScheduleDocument):
 
     description: str | None = Field(description="The rule in words; null if the rule cannot be evaluated.")
     upcoming: list[datetime] = Field(
-        description=f"At most {UPCOMING} occurrences: the planned one, then, for a fixed schedule, those of the rule."
+        description=f"At most {UPCOMING} occurrences: the planned one, then, for a fixed schedule, those of the rule; "
+        "empty if no occurrence is planned."
     )
     truncated: bool = Field(
-        description="Whether occurrences are missing because the rule needs too many evaluation steps or is unusable."
+        description="Whether occurrences may be missing because evaluating the rule failed or took too many steps."
     )
 
 

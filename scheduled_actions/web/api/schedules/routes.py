@@ -81,7 +81,7 @@ def update_schedule(call: Call[EmptyRequest, UpdateScheduleRequest]) -> Answer:
 
 
 def pause_schedule(call: Call[EmptyRequest, PauseScheduleRequest]) -> Answer:
-    """Pause a schedule and delete its planned occurrence."""
+    """Pause a schedule and delete its planned occurrence, unless that occurrence has started."""
     return _answer(call, _change(call, operations.pause, reason=call.body.reason, by=call.caller.name))
 
 
@@ -122,7 +122,7 @@ def skip_occurrence(call: Call[EmptyRequest, SkipOccurrenceRequest]) -> Answer:
 
 
 def delete_schedule(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
-    """Delete a schedule and its planned occurrence."""
+    """Delete a schedule and its planned occurrence, unless that occurrence has started."""
     deleted = _change(call, operations.delete)
     return Answer(ScheduleDocument.model_validate(deleted)).extended(DeletedSchedule, warnings=_warnings(call, deleted))
 
@@ -244,22 +244,26 @@ ROUTES = (
         "PATCH", "/schedules/{id}", update_schedule, "Update a schedule", tag="Schedules",
         description="A new rule, time zone, start, skip, end, recurrence type or jitter replaces the planned "
         "occurrence, unless that occurrence is overdue. Other changes apply to the planned occurrence without moving "
-        "it.",
+        "it. A schedule that has ended becomes active again, unless `remaining` is used up.",
         body=UpdateScheduleRequest, answers={HTTPStatus.OK: (ChangedSchedule, "The schedule.")},
         refuses=(UnknownSchedule, *_DEFINING), headers=_ETAG, takes_if_match=True,
     ),
     Route(
         "DELETE", "/schedules/{id}", delete_schedule, "Delete a schedule and its planned occurrence", tag="Schedules",
+        description="An occurrence that has started is kept, and its retries still run.",
         answers={HTTPStatus.OK: (DeletedSchedule, "The deleted schedule.")}, refuses=(UnknownSchedule,),
         takes_if_match=True,
     ),
     Route(
         "POST", "/schedules/{id}/pause", pause_schedule, "Pause a schedule", body=PauseScheduleRequest,
+        description="Deletes the planned occurrence. An occurrence that has started is kept, and its retries still "
+        "run.",
         is_body_optional=True, refuses=(UnknownSchedule, ScheduleEnded, InvalidArgument), takes_if_match=True, **_ONE,
     ),
     Route(
         "POST", "/schedules/{id}/resume", resume_schedule, "Resume a schedule from its next occurrence",
-        description="Occurrences during the pause are not created.",
+        description="Occurrences during the pause are not created. If the rule cannot be evaluated, the schedule is "
+        "paused again; `status_reason` contains the reason.",
         refuses=(UnknownSchedule, ScheduleEnded), takes_if_match=True, **_ONE,
     ),
     Route(
@@ -277,6 +281,7 @@ ROUTES = (
     ),
     Route(
         "POST", "/schedules/{id}/skip", skip_occurrence, "Skip the planned occurrence", body=SkipOccurrenceRequest,
+        description="The occurrence must not have started. The one after it is planned.",
         is_body_optional=True, refuses=(UnknownSchedule, NothingPlanned, InvalidArgument), takes_if_match=True, **_ONE,
     ),
 )  # fmt: skip

@@ -70,8 +70,8 @@ _PATHS: dict[str, Any] = {
 }
 _INNER = {"type": "array", "items": _PATHS, "minItems": 1, "maxItems": filters.LIST_LIMIT}
 _FILTER: dict[str, Any] = {
-    "description": f"Conditions on values of the delivered body, by path; at most {filters.LENGTH_LIMIT:,} characters. "
-    "`$and`, `$or` and `$not` can be nested.",
+    "description": f"Conditions on values of the delivered body, by path; at most {filters.LENGTH_LIMIT:,} characters "
+    f"of JSON. `$and`, `$or` and `$not` can be nested, at most {filters.DEPTH_LIMIT} levels including the outermost.",
     "type": ["object", "null"],
     "maxProperties": filters.NAMES_LIMIT,
     "properties": {"$and": _INNER, "$or": _INNER, "$not": _PATHS},

@@ -114,7 +114,8 @@ class EndpointQueueDocument(ResponseModel):
     description=None,
     patterns=None,
     filter=None,
-    enabled="Whether events are delivered to the endpoint: false if its owner, or a series of failures, disabled it.",
+    enabled="Whether events are delivered to the endpoint; false if its owner disabled it, or if it was disabled "
+    "automatically (see `disabled_reason`).",
     rate_limit=None,
     retry=None,
     header_names=None,
@@ -132,8 +133,8 @@ class EndpointSettingsDocument(ResponseModel):
     model.EndpointDetails,
     previous_secret_until="When the previous secret expires; null without a previous secret.",  # noqa: S106 - a description
     failing_since="Time of the first failure since the last success; null if there was no failure since.",
-    auto_disable_at="The first failure at or after this time disables the endpoint. Null for a disabled endpoint, and "
-    "until two failures are at least 12 hours apart without a success between them.",
+    auto_disable_at="The first failure at or after this time disables the endpoint. Null for an endpoint that was "
+    "disabled automatically, and until two failures are at least 12 hours apart without a success between them.",
     disabled_at=None,
     disabled_reason=None,
 )
@@ -250,7 +251,7 @@ class BatchResult(ResponseModel):
     last_seen_at=None,
 )
 class EventType(ResponseModel):
-    """An event type that is declared in the settings, emitted by a watched table, or was emitted before."""
+    """An event type that is declared in the settings or emitted by a watched table, or that was emitted before."""
 
 
 class EventTypes(ResponseModel):

@@ -207,7 +207,8 @@ ROUTES = (
     ),
     Route(
         "POST", "/webhooks/endpoints/{id}/test", send_test_event, "Send a test event to an endpoint", tag="Webhooks",
-        description="Schedules the delivery of a `webhook:test` event, regardless of the endpoint's patterns.",
+        description="Schedules the delivery of a `webhook:test` event, regardless of the endpoint's patterns and "
+        "filter. The delivery is skipped if the endpoint is disabled.",
         answers={HTTPStatus.ACCEPTED: (ScheduledDelivery, "The delivery was scheduled.")}, refuses=(UnknownEndpoint,),
         creates=True,
     ),
