@@ -177,7 +177,8 @@ class Claimed(NamedTuple):
     def as_action(self, *, payload: Any, state: Any, metadata: Any, history: Any, lease_ends: datetime) -> Action:  # noqa: ANN401 - any JSON
         """Return the action as handlers receive it.
 
-        `updated_at` is not claimed with the action; it equals `created_at`.
+        A claim does not read all fields: `updated_at` equals `created_at`, and `condition`, `waiting`, `on_success`,
+        `on_failure`, `scheduled_by` and `retry` are None.
 
         Args:
             payload: The decoded payload.

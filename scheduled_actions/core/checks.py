@@ -55,7 +55,7 @@ def check_scheduled_at(
 
 
 def check_timezone(name: str) -> ZoneInfo:
-    """Return the time zone with an IANA name; raise `InvalidArgument` if no time zone has that name."""
+    """Return the time zone with this IANA name; raise `InvalidArgument` if no time zone has it."""
     try:
         # ZoneInfo passes a tuple to the look-up in its cache as key and default, and returns the default.
         if isinstance(name, str):
@@ -80,7 +80,7 @@ def check_cursor(value: UUID | str) -> UUID:
 
 
 def check_status(value: str | None) -> Status | None:
-    """Return the `Status` with a name, None for None; raise `InvalidArgument` for an unknown name."""
+    """Return the `Status` with this name, None for None; raise `InvalidArgument` for an unknown name."""
     return None if value is None else Status(check_choice("status", value, tuple(Status)))
 
 

@@ -29,7 +29,8 @@ _MASK = "**********"
 def encode(name: str, value: object, *, limit: int) -> str:
     """Convert a value to compact JSON that `decode` and `jsonb` accept.
 
-    Pydantic converts dates, UUIDs, decimals, enums, dataclasses and models; the keys of a model are its aliases.
+    Pydantic converts dates, UUIDs, decimals, enums, dataclasses and models. The keys of a model are its aliases;
+    computed fields are omitted.
 
     Args:
         name: Name of the value in errors (`payload`, `result`).
@@ -38,8 +39,8 @@ def encode(name: str, value: object, *, limit: int) -> str:
 
     Raises:
         InvalidArgument: The value contains NaN or Infinity, a NUL character, half a surrogate pair, an integer of more
-            than 4,300 digits, a key that is not a string, a secret, or a type without a JSON form; or it is nested
-            deeper than 100 levels. The message contains the path, never the value.
+            than 4,300 digits, a key that is not a string, a secret, an iterator, or a type without a JSON form; or it
+            is nested deeper than 100 levels. The message contains the path, never the value.
         TooLarge: The JSON exceeds the limit.
     """
     if not _is_plain(value, MAX_DEPTH):
@@ -116,7 +117,7 @@ def _converted_value(value: object, where: str, room: int) -> Any:  # noqa: ANN4
 
 
 def _holds_iterator(value: object) -> bool:
-    """Return whether a collection, dataclass or model contains an iterator, which pydantic would exhaust."""
+    """Return whether a value is or contains an iterator, which pydantic would exhaust."""
     seen, left = set[int](), [value]
     while left:
         one = left.pop()
@@ -161,7 +162,7 @@ def _convert_object(value: object, where: str) -> object:
     except (PydanticSerializationError, ValueError, RecursionError):
         raise _invalid(where, f"is of type {type(value).__name__}, which cannot be converted to JSON") from None
     if _MASK in leaves(converted):
-        raise _invalid(where, "is a secret; pass the name of the variable that contains it")
+        raise _invalid(where, "is a secret; pass the name of an environment variable that contains it")
     return converted
 
 

@@ -22,7 +22,7 @@ LONGEST_WAIT_SECONDS = 365 * 86400.0
 
 
 class RetryPolicy(Protocol):
-    """Determines how long an action waits after a failed attempt."""
+    """Determines how long an action waits after a failed attempt: from zero to 365 days."""
 
     def delay(self, attempt: int, *, draw: float) -> timedelta:
         """Return the wait after failed attempt number `attempt` (from 1); `draw` is uniform in [0, 1)."""
@@ -64,7 +64,10 @@ class Exponential(_Backoff):
 
 @dataclass(frozen=True, slots=True)
 class Linear(_Backoff):
-    """Waits `base_seconds` longer after each failure: 60, 120, 180, …, at most `cap_seconds`."""
+    """Waits `base_seconds` longer after each failure: 60, 120, 180, …, at most `cap_seconds`.
+
+    The jitter has the same meaning as in `Exponential`.
+    """
 
     def delay(self, attempt: int, *, draw: float) -> timedelta:
         """Return the wait after failed attempt number `attempt` (from 1); `draw` is uniform in [0, 1)."""
@@ -73,7 +76,10 @@ class Linear(_Backoff):
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Waits for the listed delays in order, and for the last of them after each further failure."""
+    """Waits for the 1 to 100 listed delays in order, and for the last of them after each further failure.
+
+    The jitter has the same meaning as in `Exponential`.
+    """
 
     seconds: tuple[float, ...]
     jitter: Jitter = "none"
@@ -114,7 +120,7 @@ def parse(value: RetryPolicy | Mapping[str, Any] | Sequence[float]) -> RetryPoli
     """Return the policy that a value describes.
 
     Args:
-        value: A policy; its JSON form (`{"kind": …}`, one of `KINDS`); or a list of seconds.
+        value: A policy of this module; its JSON form (`{"kind": …}`, one of `KINDS`); or a list of seconds.
 
     Raises:
         InvalidArgument: The value is malformed, or a number in it is out of range.

@@ -1,7 +1,7 @@
 """Validate stored values, which SQL may have written without any check.
 
 An invalid value is replaced by its default, and the object's `problem` describes the first invalid value. Lists and
-pages show such a row as invalid; operations on it are refused.
+pages show such a row as invalid; most changes of an invalid deadline are refused.
 """
 
 from collections.abc import Callable, Mapping

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The metadata key of the trace in which an action was scheduled.
 TRACEPARENT = "traceparent"
-#: This module is loaded if the application has a tracer provider.
+#: The module that an application with a tracer provider has imported.
 API = "opentelemetry.trace"
 _NAME = "scheduled_actions"
 
@@ -91,7 +91,7 @@ class HandlerSpans:
         )
 
     def ended(self, span: Span, outcome: str, *, has_failed: bool) -> None:
-        """Set the outcome of a handler on its span, and the status of the span if the attempt has failed.
+        """Set the outcome of a handler on its span, and the span's status to `ERROR` if the attempt has failed.
 
         The error itself is omitted, because it may contain payload data.
         """
@@ -118,7 +118,8 @@ def delivery(endpoint: str, event: str) -> Iterator[Callable[[int | None], None]
     """Run the block in the span of a delivery; without a tracer provider, run it without a span.
 
     Yields:
-        A function that sets the HTTP status of the response on the span; None: no response.
+        A function to call with the HTTP status of the response, or with None if there was none. It sets the status on
+        the span, which it marks as failed unless the status is 200 to 299.
     """
     made_by = tracer()
     if made_by is None:

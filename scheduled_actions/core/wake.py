@@ -9,11 +9,10 @@ class Wake(Protocol):
     """Wakes a tick in the background; never delays or fails the caller."""
 
     def notify(self, *, has_changed: bool = False) -> None:
-        """Wake a tick after the commit of a due action.
+        """Wake a tick after the commit of a due action, or of a change that actions may be waiting for.
 
         Args:
-            has_changed: Whether a change that actions may be waiting for was committed. The tick then checks which of
-                them become due.
+            has_changed: Whether such a change was committed. The tick then checks which waiting actions become due.
         """
 
     def notify_after_commit(self, action_ids: Iterable[UUID]) -> None:

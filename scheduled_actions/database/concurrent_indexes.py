@@ -33,7 +33,7 @@ _MAX_COLLISIONS = 10
 
 @error_class
 class IndexNotBuilt(DeploymentError):
-    """The server did not build or drop an index, for example because of a timeout or of duplicates."""
+    """The server did not build or drop an index, for example because of a timeout or duplicates."""
 
     message = (
         "index {name} could not be built or dropped: {reason}; the tables are up to date: fix the cause, then run "

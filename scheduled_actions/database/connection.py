@@ -107,7 +107,7 @@ class Database:
 
         Raises:
             DatabaseUnavailable: The server cannot be reached, or the connection was lost while it was used.
-            SchemaOutdated: A table, column or function is missing, and the schema is older than this code.
+            SchemaOutdated: A table, column or function is missing, and the schema does not match this code.
             SchemaUnreleased: A table, column or function is missing, and an unreleased build created the tables.
         """
         connection = self._take()
@@ -139,7 +139,7 @@ class Database:
 
         Raises:
             DatabaseUnavailable: The server cannot be reached, or the connection was lost during the step.
-            SchemaOutdated: A table, column or function is missing, and the schema is older than this code.
+            SchemaOutdated: A table, column or function is missing, and the schema does not match this code.
             SchemaUnreleased: A table, column or function is missing, and an unreleased build created the tables.
         """
         with self.connection(limits) as connection:

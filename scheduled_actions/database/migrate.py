@@ -109,9 +109,9 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
     Args:
         connection: In autocommit mode. Tables that do not exist in its search path are created in the path's first
             schema.
-        report: Called with the name of each migration before it is applied, with `N functions` before the functions
-            are, with `function NAME (dropped)` for each dropped function, and with `index NAME` before an index is
-            built or dropped.
+        report: Called with the name of each migration before it is applied, with `N functions` before functions are
+            updated, with `function NAME (dropped)` for each dropped function, with `index NAME` before an index is
+            built or dropped, and with a longer text before waiting for another session's build.
 
     Raises:
         ServerUnsuitable: The server is older than PostgreSQL 14, or the database's encoding is not UTF8.
@@ -122,7 +122,7 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
             replaced.
         MigrationBlocked: Another session has locked a table; the step that waited for it was rolled back.
         FunctionInUse: Another object depends on a removed or replaced function; the step that found it was rolled back.
-        IndexNotBuilt: The server aborted the build of an index; the next call resumes there.
+        IndexNotBuilt: The server did not build or drop an index; the next call resumes there.
     """
     if (version := connection.info.server_version) < _OLDEST_SERVER:
         raise ServerUnsuitable(f"the server version is PostgreSQL {version // 10000}; version 14 or later is required")
@@ -150,7 +150,7 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
         stale = found.stale_functions(schema)
         if stale:
             _check_free(connection, schema, found)
-            report(f"{len(stale)} functions")
+            report(f"{len(stale)} function{'' if len(stale) == 1 else 's'}")
             _apply_functions(connection, stale)
             record_functions(connection, stale)
             applied += stale
@@ -164,7 +164,10 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
 
 
 def unfinished_indexes(connection: Connection) -> list[str]:
-    """Return the names of the indexes that `migrate` would change; none if a later release migrated the database."""
+    """Return the names of the indexes that `migrate` would change; none if a later release migrated the database.
+
+    The tables must exist.
+    """
     schema = _current_schema(connection)
     return concurrent_indexes.unfinished(connection, _index_statements(schema)) if schema else []
 
@@ -172,7 +175,7 @@ def unfinished_indexes(connection: Connection) -> list[str]:
 def removed_functions(connection: Connection) -> list[RemovedFunction]:
     """Return the functions that `migrate` would drop, with the objects that depend on them.
 
-    The list is empty if a later release migrated the database.
+    The list is empty if a later release migrated the database. The tables must exist.
     """
     schema = _current_schema(connection)
     return _removed(connection, schema) if schema else []
@@ -278,7 +281,7 @@ def record_functions(connection: Connection, functions: Sequence[versions.Functi
 
 
 def _drop_removed(connection: Connection, schema: versions.Schema) -> list[str]:
-    """Drop recorded functions that are not in `schema`, and renamed earlier versions; return the former's names.
+    """Drop recorded functions that are not in `schema`, and renamed earlier versions; return the names of the former.
 
     Raises:
         FunctionInUse: Another object depends on one of these functions.
@@ -300,7 +303,7 @@ def _removed(connection: Connection, schema: versions.Schema) -> list[RemovedFun
 
 
 def _fix_search_paths(connection: Connection, schema: versions.Schema) -> None:
-    """Set the search path of functions, so that they do not depend on that of the session."""
+    """Set the search path of the functions that must not depend on that of the session."""
     parameters = {"ours": schema.function_names, "entry_points": _ENTRY_POINTS}
     if statements := [one for (one,) in sql.run(connection, "functions_without_search_path", parameters)]:
         connection.execute("; ".join(statements))

@@ -121,7 +121,7 @@ def texts(values: Iterable[str]) -> str:
 def expand(text: str) -> LiteralString:
     """Replace each line `-- include: FEATURE/NAME` with the text of `FEATURE/sql/NAME.inc.sql`.
 
-    The included lines get the indentation of that line, without their comments. A comma after the line is kept.
+    The included lines get the indentation of that line; comment lines are omitted. A comma after the line is kept.
     """
     return _INCLUDE.sub(_included, text)
 

@@ -38,14 +38,14 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """The current version of one SQL function: a `create or replace function` statement."""
+    """The current version of one SQL function: the SQL text that creates or replaces it."""
 
     name: str
     text: str
 
     @property
     def checksum(self) -> str:
-        """The SHA-256 of the file, in hexadecimal, with its comments: the server stores those of the body."""
+        """The SHA-256 of the text, in hexadecimal. Comments change it, because the server stores those of the body."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
@@ -115,7 +115,7 @@ class SchemaVersions:
     def unreleased(self, schema: Schema) -> str | None:
         """Return the name of the first recorded migration that differs from `schema`; None if there is none.
 
-        An unreleased build applied that migration.
+        An unreleased build applied that migration. Migrations after the latest of `schema` are not compared.
         """
         ours = {(one.name, one.checksum) for one in schema.migrations}
         recorded = [self.migrations[number] for number in sorted(self.migrations) if number <= schema.latest]
@@ -127,7 +127,7 @@ class SchemaVersions:
         return [one for one in ours if self.functions.get(one.name) != one.checksum]
 
     def removed_functions(self, schema: Schema) -> list[str]:
-        """Return the recorded functions that are not in `schema`; none if a later release migrated the database."""
+        """Return the names of recorded functions not in `schema`; none if a later release migrated the database."""
         return [] if self.is_later_than(schema) else sorted(self.functions.keys() - set(schema.function_names))
 
 

@@ -173,8 +173,8 @@ def test_a_prefixed_variable_that_is_not_a_setting_is_ignored(loaded, name, tmp_
             "must be an IANA time zone, such as Europe/Berlin",
         ),
         ("[queries]\na = 7", {}, "queries.a = 7: must be a table"),
-        ("[queries.a]\nsql = 'delete from x'", {}, "must be one SQL select"),
-        ("[queries.a]\nsql = 'select 1; select 2'", {}, "must be one SQL select"),
+        ("[queries.a]\nsql = 'delete from x'", {}, "must be one SQL select without inner semicolons"),
+        ("[queries.a]\nsql = 'select 1; select 2'", {}, "must be one SQL select without inner semicolons"),
         ("[queries.a]\nsql = \"select 'a%'\"", {}, "other percent signs as %%"),
         ("[queries.a]\nsql = 'select %s'", {}, "must have its parameters in the form %(name)s"),
         ("[notifications]\nquiet_hours = '8-9'", {}, "notifications.quiet_hours = '8-9': must be two times of day"),
@@ -310,15 +310,19 @@ def test_the_error_for_a_missing_or_invalid_endpoint_secret_does_not_contain_it(
 @pytest.mark.parametrize(
     ("toml", "expected"),
     [
-        ('private_networks = ["10.0.0.1/8"]', "webhooks.private_networks must have networks such as 10.0.0.0/8"),
+        (
+            'private_networks = ["10.0.0.1/8"]',
+            "webhooks.private_networks must contain only networks without host bits, such as 10.0.0.0/8",
+        ),
         ("private_networks = [8]", "not 8"),
         ('egress_proxy = "http://me:pw@proxy:3128"', "without a login"),
         ('egress_proxy = "socks5://proxy:1"', "must be http://host:port"),
-        ('events = { "task" = "no event" }', "webhooks.events must have patterns of the form entity:verb"),
+        ('events = { "task" = "no event" }', "webhooks.events must contain only patterns of the form entity:verb"),
+        ("[webhooks.events]\n" + "\n".join(f'"task:{n}" = ""' for n in range(101)), "at most 100 event types"),
         ('endpoints = { crm = { env_var = "U", ordering = "lifo" } }', "must be one of none, fifo"),
         ('endpoints = { crm = { env_var = "U", rate_limit = 0 } }', "must be a number greater than 0"),
         ('endpoints = { crm = { env_var = "U", retry = [] } }', "must be a list of 1 to 100 delays"),
-        ('endpoints = { crm = { env_var = "U", retry = [5, -1] } }', "must be a number from 0"),
+        ('endpoints = { crm = { env_var = "U", retry = [5, -1] } }', "delays in seconds, each a number from 0"),
     ],
 )
 def test_the_error_for_an_invalid_webhook_setting_names_the_setting(loaded, toml, expected):

@@ -1,4 +1,4 @@
-"""Load and check the settings of a project; each setting is a typed field with a default.
+"""Load and check the settings of a project; each setting is a typed field, usually with a default.
 
 Settings come from `scheduled_actions.toml` in the project directory; environment variables override single settings
 (`SCHEDULED_ACTIONS_RETRY_BASE_SECONDS` overrides `retry.base_seconds`). Secrets come only from the environment.
@@ -27,13 +27,13 @@ _TABLES = frozenset({"channels", "concurrency_of", "endpoints", "events", "queri
 class Deduplication:
     """Settings for the deduplication of actions."""
 
-    #: Default dedup window; 0 disables deduplication.
+    #: Default dedup window; 0: by default, actions are not merged.
     window_seconds: float = checks.setting(5, checks.number(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Default retry policy: `base_seconds`, doubled after each failure, at most `cap_seconds`."""
+    """Default retry policy: `base_seconds`, doubled after each further failure, at most `cap_seconds`."""
 
     base_seconds: float = checks.setting(60, checks.number(0, above=True))
     cap_seconds: float = checks.setting(3600, checks.number(0, above=True))
@@ -138,7 +138,7 @@ class NotificationSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teams:
-    """Concurrency limits of teams per process; actions without a team are not limited."""
+    """Concurrency limits of teams per process; they do not apply to actions without a team."""
 
     #: Maximum number of running handlers of each team; None: no limit per team.
     concurrency: int | None = checks.setting(None, checks.whole_number(1, 256))
@@ -204,7 +204,7 @@ class Config:
 
     @property
     def is_production(self) -> bool:
-        """Whether this is a production environment, in which the embedded database is rejected."""
+        """Whether this is Vercel or `SCHEDULED_ACTIONS_ENV` is `production`: the embedded database is then rejected."""
         return bool(self.environ.get("VERCEL")) or self.environ.get(f"{PREFIX}ENV", "") == "production"
 
     @property
@@ -237,7 +237,7 @@ def load(project: Path | None, environ: Mapping[str, str]) -> Config:
 
     Raises:
         ConfigInvalid: The project is not a directory, `scheduled_actions.toml` cannot be read or is not valid TOML, or
-            a setting is unknown or invalid.
+            a setting is unknown, missing or invalid. A missing file is not an error.
     """
     project = (project or Path(environ.get(f"{PREFIX}PROJECT") or ".")).resolve()
     if not project.is_dir():
@@ -292,7 +292,7 @@ def settings_of(values: Mapping[str, Any], environ: Mapping[str, str] | None = N
         environ: Environment variables that may have overridden a value, for error messages.
 
     Raises:
-        ConfigInvalid: A setting is unknown or invalid.
+        ConfigInvalid: A setting is unknown, missing or invalid.
     """
     try:
         settings = checks.section(Settings, values, "")

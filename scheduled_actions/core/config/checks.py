@@ -41,10 +41,13 @@ def _require(is_valid: object, expected: str, *, error: type[ValueError] = Value
         raise error(expected)
 
 
-def number(least: float, most: float = _YEAR_SECONDS, *, above: bool = False) -> Check:
-    """Return a check for a number between the bounds; with `above` the lower one is excluded."""
+def number(least: float, most: float = _YEAR_SECONDS, *, above: bool = False, prefix: str = "must be") -> Check:
+    """Return a check for a number between the bounds; with `above` the lower one is excluded.
+
+    The error consists of `prefix` and a description such as "a number from 0 to 60".
+    """
     lower = f"greater than {least:g} and at most" if above else f"from {least:g} to"
-    expected = f"must be a number {lower} {most:.10g}"
+    expected = f"{prefix} a number {lower} {most:.10g}"
 
     def check(value: Any) -> float:  # noqa: ANN401 - any value of TOML
         try:
@@ -140,7 +143,7 @@ def channel_names(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of
     listed = _split(value)
     _require(
         isinstance(listed, list | tuple) and all(isinstance(one, str) and one for one in listed),
-        "must be a list of names of [notifications.channels]",
+        "must be a list of channel names from [notifications.channels]",
     )
     return tuple(listed)
 
@@ -171,8 +174,8 @@ def event_patterns(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value o
         is_whole = entity and verb and len(pattern) <= 200 and pattern.split() == [pattern]  # noqa: PLR2004 - named below
         _require(
             is_whole and pattern.count("*") <= _MAX_STARS,
-            f"must have patterns of the form entity:verb (task:created, task:* or *:*) with at most 200 characters, "
-            f"{_MAX_STARS} stars and no spaces, not {pattern!r}",
+            f"must contain only patterns of the form entity:verb (task:created, task:* or *:*) with at most 200 "
+            f"characters, {_MAX_STARS} stars and no spaces, not {pattern!r}",
         )
     return tuple(value)
 
@@ -180,7 +183,9 @@ def event_patterns(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value o
 def delays(value: Any) -> tuple[float, ...]:  # noqa: ANN401 - any value of TOML
     """Return 1 to 100 delays between attempts, in seconds."""
     _require(_is_list(value), "must be a list of 1 to 100 delays in seconds, such as [5, 300, 3600]")
-    return tuple(number(0, 365 * 86400)(one) for one in value)
+    return tuple(
+        number(0, 365 * 86400, prefix="must be a list of 1 to 100 delays in seconds, each")(one) for one in value
+    )
 
 
 def _is_list(value: Any) -> bool:  # noqa: ANN401 - any value of TOML
@@ -195,7 +200,9 @@ def networks(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of TOML
         try:
             ipaddress.ip_network(one if isinstance(one, str) else "")
         except ValueError:
-            raise ValueError(f"must have networks such as 10.0.0.0/8 or fd00::/8, not {one!r}") from None
+            raise ValueError(
+                f"must contain only networks without host bits, such as 10.0.0.0/8 or fd00::/8, not {one!r}"
+            ) from None
     return tuple(listed)
 
 
@@ -238,10 +245,10 @@ def _address(value: Any, form: str, expected: str) -> str | None:  # noqa: ANN40
 
 
 def descriptions(value: Any) -> dict[str, str]:  # noqa: ANN401 - any value of TOML
-    """Return descriptions by event type, such as `task:created`."""
+    """Return up to 100 descriptions by event type, such as `task:created`."""
     _require(
-        isinstance(value, dict) and all(isinstance(text, str) for text in value.values()),
-        'must be a table such as "task:created" = "A task was created"',
+        isinstance(value, dict) and len(value) <= 100 and all(isinstance(text, str) for text in value.values()),  # noqa: PLR2004 - named in the message
+        'must be a table of at most 100 event types, such as "task:created" = "A task was created"',
     )
     event_patterns(list(value) or ["*:*"])
     return dict(value)
@@ -252,7 +259,7 @@ def select(value: Any) -> str:  # noqa: ANN401 - any value of TOML
     is_text = isinstance(value, str) and re.match(r"\s*(select|with|values|table)\b", value, re.IGNORECASE)
     _require(
         is_text and ";" not in value.strip().removesuffix(";"),
-        "must be one SQL select with parameters in the form %(name)s",
+        "must be one SQL select without inner semicolons, with parameters in the form %(name)s",
     )
     _require(
         not re.search(r"%(?!%|\([A-Za-z_][A-Za-z0-9_]*\)s)", value.replace("%%", "")),
@@ -335,7 +342,7 @@ def named(kind: type[Section], noun: str, value: Any) -> dict[str, Section]:  # 
 
 
 def unknown_name(name: str, known: Mapping[str, str], *, is_in_table: bool = False) -> str:
-    """Return the message for an unknown setting or environment variable, with the most similar one.
+    """Return the message for an unknown setting or environment variable, with a similar known name if there is one.
 
     Args:
         name: The unknown name, without its table.

@@ -4,8 +4,8 @@ from dataclasses import field
 
 from scheduled_actions.core.errors.families import StateConflict, error_class
 
-#: Advice for an action whose status does not allow a change. A row applies to a status (None: any) and to texts of the
-#: wanted statuses that contain its second value; the first row that applies is used.
+#: Advice for an action whose status does not allow a change. Each row has the current status (None: any), a part of the
+#: text of the wanted statuses, and the advice; the first row that matches both is used.
 _REMEDIES: tuple[tuple[str | None, str, str], ...] = (
     ("processing", "", "it is running; wait until the attempt has ended"),
     ("pending", "completed", "cancel it first"),
@@ -37,7 +37,7 @@ class WrongStatus(StateConflict):
 
 @error_class
 class ScheduleEnded(StateConflict):
-    """The schedule has ended: it cannot be paused, resumed or skipped."""
+    """The schedule has ended, or its rule has no further occurrence: it cannot be paused or resumed."""
 
     message = "schedule {reference} has ended{reason:after colon}; change its rule to continue it"
     reference: object
@@ -106,7 +106,7 @@ class EndpointDeclaredInFile(StateConflict):
 
 @error_class
 class TooManyEndpoints(StateConflict):
-    """The team has reached the maximum number of webhook endpoints."""
+    """The team, or the operator, has reached the maximum number of webhook endpoints."""
 
     message = "the limit of {limit} webhook endpoints is reached: delete one first"
     limit: int

@@ -9,13 +9,13 @@ from scheduled_actions.core.messages import counted
 
 @error_class
 class ConfigInvalid(DeploymentError):
-    """A setting has an invalid value or an unknown name, or its source cannot be read.
+    """A setting is unknown, missing or invalid, or its source cannot be read.
 
     Args:
-        key: The dotted name of the setting, or the line; empty: the whole source.
+        key: The dotted name of the setting, the environment variable, or the line; empty: the whole source.
         value: The invalid value; None: the message does not show it.
         expected: What is wrong, or a description of valid values: a phrase with a verb, such as "must be a table".
-        source: The file or the environment variable that contains the setting.
+        source: The file that contains the setting, or the environment variable that sets it.
     """
 
     key: str
@@ -80,7 +80,7 @@ class DatabaseUnavailable(DeploymentError):
 
 @error_class
 class DatabaseBusy(DatabaseUnavailable):
-    """A statement exceeded `statement_timeout_seconds`, or a tick could not get a lock."""
+    """A statement exceeded `statement_timeout_seconds`, or a conflict with another session ended a tick."""
 
     message = "the database is busy: {reason}"
 
@@ -93,8 +93,8 @@ class TooBusy(DeploymentError):
 
     def __str__(self) -> str:
         return (
-            f"all {counted(self.threads, 'thread')} of this process for the API and the "
-            "dashboard are busy (http_threads): try again in a moment"
+            f"the API and the dashboard already use {counted(self.threads, 'thread')} of this process, their maximum "
+            "(see http_threads): try again in a moment"
         )
 
 
@@ -192,7 +192,7 @@ class RegistryInvalid(DeploymentError):
 
 @error_class
 class HandlerBroken(DeploymentError):
-    """A registered handler cannot be imported, or its module has no such function."""
+    """A registered handler cannot be imported, is missing from its module, or is not a valid handler."""
 
     message = 'the handler of "{action_type}" ({reference}) cannot be loaded: {problem}'
     action_type: str
@@ -201,7 +201,7 @@ class HandlerBroken(DeploymentError):
 
 
 class FunctionBroken(HandlerBroken):
-    """A registered project function cannot be imported, its module has no such function, or a resolver failed."""
+    """A registered project function cannot be imported, is missing or invalid, or is a resolver that failed."""
 
     message = 'the function "{action_type}" ({reference}) cannot be used: {problem}'
 

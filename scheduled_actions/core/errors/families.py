@@ -10,7 +10,7 @@ from uuid import UUID
 
 
 class ScheduledActionsError(Exception):
-    """The base class of all errors that this package raises deliberately."""
+    """The base class of the errors that this package raises to its callers."""
 
     #: Snake case; the `code` of an HTTP problem document.
     code: ClassVar[str] = "error"
@@ -48,7 +48,7 @@ ErrorClass = TypeVar("ErrorClass", bound=ScheduledActionsError)
 
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 def error_class(error: type[ErrorClass]) -> type[ErrorClass]:
-    """Define an error: its fields are the constructor's arguments, its `code` is the class name in snake case."""
+    """Make a class an error: its fields become the constructor's arguments, and its name in snake case its `code`."""
     error.code = re.sub(r"(?<!^)(?=[A-Z])", "_", error.__name__).lower()
     return dataclass(eq=False, repr=False)(error)
 

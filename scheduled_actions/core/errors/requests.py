@@ -93,7 +93,7 @@ class UnknownActionType(_ActionTypeError):
         self.known = tuple(sorted(self.known))
 
     def __str__(self) -> str:
-        listed = f"known types: {', '.join(list(self.known)[:12])}"
+        listed = f"known types include {', '.join(list(self.known)[:12])}"
         empty = "the registry is empty: write a handler, then run `scheduled-actions registry build`"
         hint = did_you_mean(self.action_type, self.known, otherwise=listed if self.known else empty)
         prefix = "" if self.where == "action_type" else f"{self.where}: "
@@ -138,7 +138,7 @@ class UnknownDeadline(_NotFound):
 
 @error_class
 class UnknownFact(RequestError):
-    """No fact of that name was reported about the target; a fact of another team gives the same error."""
+    """No fact of that name is stored for the target; a fact of another team gives the same error."""
 
     message = 'no fact "{name:text}" about {target_type:text} {target_id:text} is stored'
     target_type: str
@@ -273,7 +273,7 @@ class BudgetExceeded(RequestError):
 
 @error_class
 class RefusedByDatabase(RequestError):
-    """An SQL function or a constraint rejected an argument; the message names the argument."""
+    """An SQL function or a constraint rejected an argument; the message is that of the database."""
 
     message = "{text}"
     text: str

@@ -97,9 +97,10 @@ def attach(directory: Path, *, options: Sequence[str] = ()) -> LocalPostgres:
 
 
 def dsn_if_running(directory: Path) -> str | None:
-    """Return the connection string of the server of `directory`; None if it is not running or belongs to another user.
+    """Return the connection string of the server of `directory`; None if it is not running.
 
-    The server is neither started nor held.
+    The result is also None if the directory belongs to another user, or was moved or copied since its server last
+    started. The server is neither started nor held.
 
     Raises:
         EmbeddedPostgresFailed: The stored file of the cluster is invalid, or the server was not ready in time.
@@ -121,6 +122,7 @@ def remove(directory: Path) -> bool:
 
     Raises:
         EmbeddedPostgresFailed: The stored file of the cluster is invalid, or the server was not ready in time.
+        OSError: The directory cannot be used, for example because it belongs to another user.
     """
     directory = directory.resolve()
     # Another process may remove it at any moment.

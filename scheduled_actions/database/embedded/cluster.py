@@ -87,6 +87,7 @@ def load(directory: Path) -> Cluster | None:
 
     Raises:
         EmbeddedPostgresFailed: The stored file is invalid.
+        OSError: The stored file cannot be read, for example because it belongs to another user.
     """
     path = directory / STORED
     try:

@@ -70,6 +70,7 @@ def start(directory: Path, options: Sequence[str]) -> Cluster:
 
     Raises:
         EmbeddedPostgresFailed: The server cannot be started.
+        psycopg.Error: The server is running, but its database cannot be created.
     """
     cluster = load(directory)
     if cluster is not None and cluster.directory != directory:

@@ -1,2 +1,2 @@
--- Each wait for a lock is limited to this time until the transaction ends.
+-- For the rest of the transaction, each wait for a lock is limited to this time.
 select set_config('lock_timeout', %(milliseconds)s, true)
