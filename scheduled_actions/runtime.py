@@ -65,7 +65,7 @@ _T = TypeVar("_T")
 
 
 class _part(cached_property[_T]):  # noqa: N801 - a decorator
-    """A property that is built once, even with several threads, because two processors would run two ticks at once."""
+    """A property whose value is built once, even with several threads: two processors would run two ticks at once."""
 
     def __get__(self, runtime: Runtime, owner: type[Any] | None = None) -> _T:  # type: ignore[override]  # of instances
         with runtime.making:
@@ -77,7 +77,7 @@ class _lazy(_part[_T]):  # noqa: N801 - as `_part`
 
     Args:
         location: `MODULE:CLASS`, below `scheduled_actions`.
-        arguments: Attributes of the runtime that are passed to the constructor, by name; `a.b` is attribute `b` of `a`.
+        arguments: The runtime's attributes to pass to the constructor, in order; `a.b` is attribute `b` of `a`.
     """
 
     def __init__(self, location: str, *arguments: str) -> None:

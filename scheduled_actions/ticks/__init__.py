@@ -91,8 +91,8 @@ class Processor:
     ) -> TickReport:
         """Process due actions within the time limit; return a report.
 
-        Nothing was done if the report has `enabled` false (by the settings) or `busy` true (another tick is running, or
-        the process is stopping).
+        Nothing was done if the report has `enabled` false (by the settings), or `busy` true: another tick of this
+        process is running and looks for due actions once more, or the process is stopping.
 
         Args:
             caller: Name of the caller, stored in the tick's row.

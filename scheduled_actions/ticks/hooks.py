@@ -41,7 +41,7 @@ class AttemptGuard(Protocol):
 
     @property
     def subject(self) -> str:
-        """The object that the guard checks, as named in messages: `its deadline`."""
+        """The object that the guard checks, as named in messages, such as `its deadline`."""
 
     def holds(self, connection: Connection) -> bool:
         """Return whether the condition still holds; it cannot change until the transaction ends."""
@@ -56,10 +56,10 @@ class AttemptHook(Protocol):
 
     @property
     def subject(self) -> str:
-        """The object that the hook checks, as named in messages: `its deadline`."""
+        """The object that the hook checks, as named in messages, such as `its deadline`."""
 
     def before_attempt(self, claimed: Claimed) -> AttemptGuard | Outcome | None:
-        """Return a guard for a transactional handler, an outcome instead of the call, or None to call the handler."""
+        """Return an outcome if the handler must not be called, else None or a guard for transactional handlers."""
 
 
 class BackgroundWork(Protocol):
@@ -80,9 +80,9 @@ class BackgroundWork(Protocol):
 class Hooks:
     """The hooks of the features of one project."""
 
-    #: Run in the first tick of a process, before its claims; if one fails, the next tick runs all of them again.
+    #: Run in the first tick of a process, before its claims; if any fails, the next tick runs all of them again.
     prepare: tuple[NamedStep, ...] = ()
-    #: Run every `SWEEP_SECONDS`, before the claims, to repair rows that crashes left unfinished.
+    #: Run at most every `SWEEP_SECONDS`, before the claims, to repair rows that crashes left unfinished.
     sweep: tuple[NamedStep, ...] = ()
     #: Run in the transaction that claims a batch, in this order.
     after_claim: tuple[ClaimHook, ...] = ()

@@ -53,14 +53,15 @@ class Maintenance:
     state: WorkerState
 
     def rescue(self, connection: Connection) -> list[RescuedAction]:
-        """Rescue a batch of actions with expired leases; charge an attempt to those announced as started.
+        """Rescue at most 500 actions with expired leases; charge an attempt to those announced as started.
 
         An action fails if this was its last attempt; the others become pending again. If its tick had announced other
         actions, too, any of them may have ended the process: the last attempt is then not charged, and the action runs
-        again. A tick that did not finish is closed when all of its actions are rescued.
+        again, alone. A tick that did not finish is closed when all of its actions are rescued.
 
         Returns:
-            The actions whose claim was still valid; an action whose row is locked is left to a later rescue.
+            The actions rescued. Those whose claim is no longer valid are left out; those whose row is locked are left
+            to a later rescue.
         """
         rescued = contain(partial(self._rescue_together, connection), partial(self._rescue_each, connection))
         for lease, status, _ in rescued:
@@ -320,7 +321,7 @@ class TickMaintenance:
         for cycle in cycles_among_waiting(connection, most=_MAX_CYCLES):
             ids = format_cycle(cycle)
             log.warning("waits.cycle actions=%s", ids)
-            self._report.add_error(cycle[0], None, f"these actions wait for one another; change their `after`: {ids}")
+            self._report.add_error(cycle[0], None, f"these actions wait for one another; change one's `after`: {ids}")
 
     def _rescue(self, connection: Connection) -> None:
         rescued = self._maintenance.rescue(connection)

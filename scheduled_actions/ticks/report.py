@@ -66,7 +66,7 @@ class TickReport:
         return text
 
     def count(self, claimed: Claimed, outcome: Outcome, status: Status) -> None:
-        """Count a settlement by its new status; add the error of a failed attempt or a missing handler."""
+        """Count a settlement by the action's new status; add the error of a failed attempt or a missing handler."""
         is_again = status is Status.PENDING
         if is_again and isinstance(outcome, Snoozed | ConditionPending):
             self.snoozed += 1
@@ -133,7 +133,7 @@ class TickCaller:
     is_gone: Callable[[], bool] | None
     #: When the tick began, on the monotonic clock.
     started: float
-    #: Seconds from the start of the tick until the caller closed its connection; None while it is open.
+    #: Seconds from the start of the tick until the caller was found to have closed its connection; None if it was not.
     hung_up_seconds: float | None = None
 
     def look(self, now: float) -> None:
@@ -187,7 +187,7 @@ class MetricsBuffer:
         self.number = 1
 
     def settled(self, action_type: str, outcome: str, *, payload_text: str) -> None:
-        """Count a settlement, and the delivery if the action is one.
+        """Count a settlement; count a delivery (`webhook:send`) by its endpoint, too.
 
         Args:
             action_type: The type of the action.

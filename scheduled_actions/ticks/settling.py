@@ -71,7 +71,7 @@ class ResultWriter:
 
         Args:
             attempts: The attempts whose results are written.
-            running: The ids of all actions in flight after that; an empty list at the end of the tick.
+            running: The ids of all actions that are then in flight; an empty list at the end of the tick.
         """
         completions = self._tick.completions(attempts)
         if completions is None and any(attempt.is_waiting for attempt in attempts):
@@ -224,7 +224,7 @@ class ResultWriter:
         return contain(partial(self._settle_one, attempt), lambda _: self._fail(attempt, reason))
 
     def _fail(self, attempt: Attempt, reason: str) -> WriteResult:
-        """Set the action to failed without any other change; if even that is refused, report it and leave the lease."""
+        """Set the action to failed without any other change; if that is refused or the claim was lost, report it."""
         claimed = attempt.claimed
         if not fail_action(self._tick.connection.do, claimed, reason):
             self._tick.report.add_error(claimed.id, claimed.action_type, reason)

@@ -204,7 +204,8 @@ def close_lost_ticks(connection: Connection) -> int:
 def prune_actions(connection: Connection, settings: Settings, *, limit: int, action_id: UUID | None = None) -> int:
     """Delete at most `limit` finished actions past their retention; return the number deleted.
 
-    `action_id` is the only action that may be deleted; None: any.
+    Locked actions, and those that other actions wait for, are kept. `action_id` is the only action that may be deleted;
+    None: any.
     """
     ids = None if action_id is None else [action_id]
     return sql.run(connection, "prune_actions", {"limit": limit, "ids": ids, **_retention(settings)}).rowcount
@@ -216,7 +217,7 @@ def prunable_actions(connection: Connection, settings: Settings, *, limit: int) 
 
 
 def prune_ticks(connection: Connection, *, settings: Settings, limit: int) -> int:
-    """Delete at most `limit` ticks and `limit` event types past their retention; return the number of ticks."""
+    """Delete at most `limit` ended ticks and `limit` event types past their retention; return the number of ticks."""
     # An event type is kept as long as there may be an action of it.
     unseen_days = max(settings.retention_days, settings.retention_failed_days)
     return sql.run(

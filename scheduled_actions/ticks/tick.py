@@ -20,7 +20,7 @@ from scheduled_actions.ticks.worker_state import LingerLease, WorkerState
 
 #: How much longer than the tick its leases last, so that a slow commit leaves time to settle.
 LEASE_MARGIN_SECONDS = 15.0
-#: How long a tick waits in total for snoozed actions: an action that polls every second must not keep it running.
+#: How long a tick waits in total for briefly snoozed actions; one that polls every second must not keep it running.
 _MAX_SNOOZE_WAIT_SECONDS = 3.0
 #: How often a tick looks for requests to cancel a running action.
 _CANCEL_POLL_SECONDS = 1.0
@@ -214,7 +214,7 @@ class Tick:
             self._may_start_background = self._report.run_step("background", self._background.start)
 
     def _awaits_background(self) -> bool:
-        """Wait for background work, which may make actions due.
+        """Wait at most `FRESH_SECONDS` for background work, which may make actions due.
 
         Returns:
             False if there is no such work in progress, and none has finished since the last call.
@@ -253,7 +253,7 @@ class Tick:
             self._claimer.has_claimed = True
 
     def _wake(self) -> None:
-        """Wake the actions whose conditions wait for a change, if the tick was notified of one or has changes left."""
+        """Wake the actions whose conditions wait for a change, if the tick was notified of one or has some left."""
         if self._state.single_flight.take_change() or self._maintenance.has_wakes_left:
             self._connection.do(self._maintenance.wake)
             self._claimer.scanner.scan_again()
@@ -281,7 +281,10 @@ class Tick:
         return written.is_announced
 
     def _collect(self) -> None:
-        """Wait for results, abandon attempts whose time is up, and stop handlers whose actions are to be cancelled."""
+        """Wait for results, abandon attempts whose time is up, and ask handlers to stop.
+
+        All handlers are asked if the process is stopping, otherwise those whose actions are to be cancelled.
+        """
         now = self._state.monotonic()
         instants = [
             self._budget.answer_by,

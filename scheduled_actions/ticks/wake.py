@@ -79,7 +79,7 @@ class TickWaker:
         return self._url is not None and self._secret.is_usable
 
     def notify(self, *, has_changed: bool = False) -> None:
-        """Notify the running tick of this process; if no tick is running, send a ping in the background if `is_on`.
+        """Notify the running tick of this process; without one, send a ping in the background if `is_on`.
 
         Args:
             has_changed: Whether a change that actions wait for was committed, not only a due action.
@@ -200,7 +200,7 @@ class Listener:
 
     Args:
         database: The database that sends the notifications.
-        report: Called with a line of text for each change of state.
+        report: Called with a line of text for each change of state and each error; must be thread-safe.
     """
 
     def __init__(self, database: Database, report: Callable[[str], None]) -> None:
@@ -228,7 +228,7 @@ class Listener:
         self._serve(lambda: on_report(processor.tick(caller="listen", linger_holder=self._holder)))
 
     def ping(self, waker: TickWaker) -> None:
-        """Wake a tick while actions are due or changes have to be processed, until the listener is stopped."""
+        """Wake ticks whenever actions are due or changes have to be processed, until the listener is stopped."""
 
         def wait_and_ping() -> None:
             found = self._database.do(look)

@@ -262,7 +262,7 @@ class LingerLease:
         self._is_holder = self._is_holder and tick_store.acquire_linger_lease(connection, self._holder)
 
     def look(self, connection: Connection) -> None:
-        """Look up whether actions are due, when the next one is, and whether the lease is held.
+        """Look up whether actions are due, when the next one becomes due, and whether the lease is held.
 
         A listener renews its lease first.
         """
@@ -279,7 +279,7 @@ class LingerLease:
     def wants_a_look(self) -> bool:
         """Return whether to look for work while handlers run.
 
-        True if the lease is held, and the next action is due or the last look is `LOOK_SECONDS` ago.
+        True if the lease is held, and the next action is due or the last look was at least `LOOK_SECONDS` ago.
         """
         look_at = min(self._looked_at + LOOK_SECONDS, self.next_due or math.inf)
         return self.is_held and self._state.monotonic() >= look_at

@@ -214,7 +214,7 @@ class InFlightAttempts:
         self._budget = budget
         #: The attempts whose result is not written yet, including claimed ones that end without being started.
         self.unwritten: list[Attempt] = []
-        #: The attempts in the order of their start; the values are not used.
+        #: The attempts in the order of their announcement; the values are not used.
         self.attempts: dict[Attempt, None] = {}
         #: Attempts that have ended, and None for each nudge.
         self._queue: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()

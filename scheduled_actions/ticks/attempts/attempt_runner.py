@@ -196,7 +196,7 @@ class AttemptRunner:
         return handler
 
     def _ask_retry_policy(self, attempt: Attempt, policy: retry.RetryPolicy) -> None:
-        """Call the project's retry policy, and store the delay for the case that this attempt fails.
+        """Call the project's retry policy, and store the delay in case this attempt fails.
 
         Does nothing if the action has its own policy or this is its last attempt. The policy is called before the
         handler, so that the delay is also available after a timeout. If the policy raises, hangs or returns no delay,

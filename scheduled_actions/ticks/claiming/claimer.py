@@ -38,7 +38,7 @@ class TeamLimits:
         self._large: set[str] = set()
 
     def has_room(self, ready: Sequence[Attempt], in_flight: Iterable[Attempt]) -> Callable[[int], bool]:
-        """Return a function that checks whether the attempt at a position of `ready` may start, and counts it."""
+        """Return a function that checks whether the attempt at a position of `ready` may start, and if so counts it."""
         stuck = [job for job in self._state.threads.stuck_jobs if isinstance(job, Attempt)]
         running = Counter([one.claimed.team_id for one in (*stuck, *in_flight)])
 
@@ -58,7 +58,7 @@ class TeamLimits:
         return sum(1 for one in ready if (one.claimed.team_id or "") not in left_out) if left_out else len(ready)
 
     def left_out(self, ready: Iterable[Attempt]) -> frozenset[str]:
-        """Return the teams that claims leave out because they have enough ready attempts."""
+        """Return the teams that claims leave out because at least half of their claim size is ready."""
         return frozenset(
             team
             for team, count in Counter(one.claimed.team_id for one in ready).items()
@@ -237,7 +237,7 @@ class Claimer:
         self._in_flight.unwritten.append(attempt)
 
     def _release_too_long(self, attempt: Attempt) -> None:
-        """Release an action whose timeout exceeds a tick; report its type once, and exclude it from later claims."""
+        """Release an action that does not fit into a tick; report its type once, and exclude it from later claims."""
         claimed = attempt.claimed
         reason = too_long(timeout_seconds=attempt.timeout_seconds, tick_seconds=self._tick.budget.duration_seconds)
         self._end(attempt, AttemptResult(Released(reason)))
@@ -250,9 +250,9 @@ class Claimer:
 def evaluate_conditions(claimed: Sequence[Claimed], connection: RetryingConnection, evaluate: Evaluate) -> Evaluated:
     """Return the result of each condition that does not hold, and the external checks that others still need, by id.
 
-    A condition that cannot be evaluated fails only its action. If another session is changing the data that the
-    conditions wait for, all of these actions are released without using an attempt, because a wait would delay every
-    settlement.
+    A condition that cannot be evaluated fails only the attempt of its action. If another session is changing the data
+    that the conditions wait for, all of these actions are released without using an attempt, because a wait would delay
+    every settlement.
     """
     conditional = [one for one in claimed if one.condition_text is not None]
     if not conditional:
@@ -278,7 +278,7 @@ def one_per_import(
     in_flight: Iterable[Attempt],
     has_room: Callable[[int], bool] | None,
 ) -> Callable[[int], bool] | None:
-    """Return a function that reports whether a candidate may start; only one attempt at a time imports a module.
+    """Return a function that reports whether a candidate may start; each module is imported by one attempt only.
 
     Args:
         registry: The handlers, with the state of their modules.

@@ -68,7 +68,8 @@ class DurationStats:
     def wave(self, action_type: str) -> int | None:
         """Return the number of actions of a fast type that may be announced at once.
 
-        None for types that are slow or not measured yet: their actions are announced when a thread is free.
+        None for types that are slow or have fewer than five measured durations: their actions are announced when a
+        thread is free.
         """
         p95 = self.p95(action_type, at_least=_MIN_FOR_FAST)
         return None if p95 is None or p95 >= FAST_SECONDS else _wave_size(p95)
@@ -168,7 +169,10 @@ class Candidate(NamedTuple):
 
 
 def expected_seconds(candidate: Candidate, stats: DurationStats) -> float:
-    """Return the expected duration of an action in seconds: the 95th percentile of its type, at most its timeout."""
+    """Return the expected duration of an action in seconds: the 95th percentile of its type, at most its timeout.
+
+    With fewer than 20 measured durations of its type, it is the timeout.
+    """
     p95 = stats.p95(candidate.action_type)
     return candidate.timeout_seconds if p95 is None else min(p95, candidate.timeout_seconds)
 
@@ -228,9 +232,10 @@ def next_wave(
 def claim_size(*, batch_size: int, concurrency: int, stats: DurationStats) -> int:
     """Return the number of actions to claim: about as many as the threads run in one second, by their mean duration.
 
-    The minimum is one action per thread, the maximum `batch_size`. For fast actions, the maximum is the number that one
-    thread runs in half a second, at most five times `batch_size`, because each claim and each settlement costs a
-    commit, whatever its size. As long as no duration is known, two actions per thread are claimed.
+    The minimum is one action per thread; the maximum is `batch_size`, which takes precedence. For fast actions, the
+    maximum rises to the number that one thread runs in half a second, at most 500 and five times `batch_size`, because
+    each claim and each settlement costs a commit, whatever its size. As long as no duration is known, two actions per
+    thread are claimed, at most `batch_size`.
     """
     mean = stats.mean()
     if mean is None:

@@ -155,7 +155,7 @@ create index scheduled_actions_claim_free on scheduled_actions (priority, schedu
   where status = 'pending' and lock_group is null;
 create index scheduled_actions_claim_grouped on scheduled_actions (priority, scheduled_at, id)
   where status = 'pending' and lock_group is not null;
--- Finds the oldest due member of a group, regardless of where the scan found the group.
+-- Finds the first due member of a group, by priority and then by due time, regardless of where the scan found the group.
 create index scheduled_actions_lock_group on scheduled_actions (lock_group, coalesce(team_id, ''), priority, scheduled_at, id)
   where status = 'pending' and lock_group is not null;
 create index scheduled_actions_lease on scheduled_actions (lease_expires_at)
