@@ -33,9 +33,9 @@ class ScanPosition(NamedTuple):
     priority: int | None = None
     scheduled_at: str | None = None
     id: UUID | None = None
-    #: The row's team, '' if it has none; set only by scans that also read rows of teams they leave out.
+    #: The row's team, '' if it has none; set only by `claim_grouped`.
     team_id: str | None = None
-    #: Whether the scan ended at its window, before the last due action.
+    #: Whether the scan may have ended before the last due action; always False after `claim_free`.
     has_more: bool = False
 
 
@@ -66,7 +66,7 @@ def claim_free(
         with_series: False claims nothing if the batch would contain an occurrence of a schedule.
 
     Returns:
-        The claimed actions in order, and where the next scan continues; `START` if the scan found nothing.
+        The claimed actions in order, and where the next scan continues; `START` if nothing was claimed.
     """
     claimed = _claim(
         connection,
@@ -100,8 +100,8 @@ def claim_free_of_others(
         window: Maximum number of rows read, skipped ones included.
 
     Returns:
-        The claimed actions in order, and where the next scan continues: after the last row read, claimed or not.
-        `START` if the scan read no row.
+        The claimed actions in order, and where the next scan continues; `START` if this one reached the last due
+        action.
     """
     found, *last = sql.run_one(
         connection,
@@ -136,7 +136,7 @@ def claim_grouped(
         window: Maximum number of rows read, with at most `wanted` groups taken; None: `4 * wanted` rows and groups.
 
     Returns:
-        As for `claim_free_of_others`.
+        The claimed actions in order, and the last row read, claimed or not; `START` if no row was read.
     """
     parameters = {
         # Several due actions may belong to one group: to find `wanted` groups, more rows are read.
@@ -167,7 +167,10 @@ def claim_grouped_of_others(
     left_out: Collection[str],
     window: int = WINDOW,
 ) -> tuple[list[Claimed], ScanPosition]:
-    """Claim the first due action of each free lock group, except those of some teams; see `claim_grouped`."""
+    """Claim actions as `claim_grouped` does, except those of the teams `left_out`.
+
+    If `wanted` actions were claimed, the next scan starts at `after` again.
+    """
     claimed, position = claim_grouped(
         connection, tick, wanted=wanted, after=after, excluded=excluded, left_out=left_out, window=window
     )
@@ -250,7 +253,7 @@ class ClaimResult:
         self.unawaited |= other.unawaited
 
     def narrow(self, later: "ClaimResult") -> None:
-        """Replace the kept actions by the result of a later hook for these actions."""
+        """Replace the kept actions with those that a later hook kept, and add its other decisions."""
         self.kept = []
         self.add(later)
 
@@ -268,7 +271,7 @@ class ClaimHook(Protocol):
         """The field of `Claimed` that is None if an action does not concern the feature."""
 
     def after_claim(self, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
-        """Decide which of the actions just claimed run, are skipped or fail.
+        """Decide which of the actions just claimed run, are skipped, fail, or return to pending.
 
         Args:
             connection: In the claiming transaction.
@@ -300,6 +303,8 @@ class BatchClaimer:
     ) -> tuple[list[Claimed], ClaimResult, ScanPosition]:
         """Claim a batch and call the hooks, in one transaction; if it fails, repeat it with one hook call per action.
 
+        An error for which `is_outage` is true is raised unchanged.
+
         Args:
             connection: In autocommit mode.
             claim: Claims the batch, and returns it and where the next one continues; called again after a failed
@@ -329,7 +334,7 @@ _HookCall: TypeAlias = Callable[[ClaimHook, Connection, list[Claimed]], ClaimRes
 
 
 def _call_separately(hook: ClaimHook, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
-    """Call a hook for each action in a savepoint, so that a failure affects only its own action."""
+    """Call a hook for each action that concerns it, in a savepoint, so that a failure affects only that action."""
 
     def call(one: Claimed) -> ClaimResult:
         with connection.transaction():

@@ -38,12 +38,13 @@ def dependency_columns(given: Mapping[str, Any], columns_of: ColumnsOf, *, depth
     """Validate dependencies; return the columns that store them.
 
     Args:
-        given: Arguments of `schedule_action`, by name.
+        given: Arguments of `schedule_action`, by name; those not in `NAMES` are ignored.
         columns_of: Validates a follow-up and returns its columns.
         depth: The nesting depth of the action itself; 0 unless it is a follow-up.
 
     Raises:
         RequestError: A value is invalid; `FollowUpInvalid` names the follow-up.
+        HandlerBroken: As raised by `columns_of`.
     """
     columns = {name: check(name, given[name], columns_of, depth) for name, check in _CHECKS.items() if name in given}
     return {name: value for name, value in columns.items() if value is not None}
@@ -169,7 +170,7 @@ def changed_dependencies(
     """Return the parameters of `update_action.sql` that change the dependencies of an action.
 
     Args:
-        connection: In a transaction; the action stays locked until it ends.
+        connection: In a transaction, which locks the action until it ends.
         action_id: The action.
         given: The dependencies to change, by a name of `NAMES`; None removes a dependency.
         validate: Validates dependencies for the action's team and returns their columns.
@@ -178,6 +179,7 @@ def changed_dependencies(
     Raises:
         UnknownAction: No action has this id (in that team).
         RequestError: A value is invalid, or the action would wait for itself.
+        HandlerBroken: As raised by `validate`.
     """
     if given.get("after") is not None:
         # Taken before any row is locked, so that the check below sees every earlier change of predecessors.

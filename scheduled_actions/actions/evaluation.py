@@ -92,11 +92,13 @@ def evaluate(claimed: Sequence[Claimed], do: Do) -> dict[UUID, AttemptResult | P
 
 
 def cycles_among_waiting(connection: Connection, *, action_id: UUID | None = None, most: int) -> list[list[UUID]]:
-    """Return cycles of actions that wait for one another, in the form of `cycle_of`; no two begin with the same action.
+    """Return cycles of actions that wait for one another, in the form of `cycle_of`.
+
+    The first action of a cycle is in no later one. Cycles may be missing if more than 10,000 waits must be read.
 
     Args:
         connection: Reads the waits.
-        action_id: Only cycles that contain this action or that it waits for; None: all cycles.
+        action_id: Only cycles that contain this action or that it waits for; None: any cycles.
         most: Maximum number of cycles.
     """
     waiting_for = waits.among_waiting(connection, action_id=action_id)
@@ -139,7 +141,7 @@ def _batches(claimed: Sequence[Claimed], waiters: Mapping[UUID, waits.Waiter]) -
 def run_checks(
     pending: PendingCheck, claimed: Claimed, run: Callable[[ExternalCheck, Claimed], CheckResult], do: Do
 ) -> AttemptResult | None:
-    """Run the external checks of an action; return the outcome to write, or None if its handler can start.
+    """Run external checks of an action until its condition is decided; return the outcome, or None to run the handler.
 
     Args:
         pending: The condition of the action, and the data read for it.

@@ -1,4 +1,4 @@
-"""Schedule an action for each row of a query, once per row."""
+"""Schedule an action for each row of a query that has none yet."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,8 @@ def check_options(options: object, *, name: str = "options") -> None:
     """Check that the options are arguments of `schedule_action` that can apply to every row.
 
     Raises:
-        InvalidArgument: An option is unknown, or is the type, the payload or the team, which have separate fields.
+        InvalidArgument: The options are not a dict, or one is unknown or has a separate field: the type, the payload or
+            the team.
     """
     if not isinstance(options, dict) or not options.keys() <= _OPTIONS:
         raise InvalidArgument(
@@ -57,9 +58,10 @@ def check_payload(payload: dict[str, Any], requester: Requester, validator: Acti
         validator: Checks which types the requester may schedule, and validates a condition and follow-ups.
 
     Raises:
-        ActionTypeForbidden: The requester may not schedule the type of the actions or of their follow-ups.
+        ActionTypeForbidden: The actions would be of the type `for_each:run`, or the requester may not schedule their
+            type or that of a follow-up.
         RequestError: The type is unknown, an option is invalid, or the query is not open to the team.
-        HandlerBroken: The handler of the actions cannot be loaded.
+        HandlerBroken: The handler of the actions or of a follow-up cannot be loaded.
     """
     inner = str(payload.get("action_type"))
     validator.payloads.handler(inner, requester=requester, where="payload.action_type")
@@ -98,7 +100,7 @@ def schedule_rows(
         scheduler: Validates and schedules the actions.
         query: The name of a query in `[queries]`.
         action_type: The type of the actions.
-        key: The column that identifies a row.
+        key: The column that identifies a row; a row is refused unless the value has 1 to 255 characters as text.
         parameters: The parameters of the query.
         limit: Maximum number of rows; further rows are left for the next run.
         again_after_seconds: Seconds until a row with the same key may become an action again; None: never.
@@ -110,11 +112,12 @@ def schedule_rows(
 
     Returns:
         `scheduled` and `refused`, numbers of rows; `more`, whether rows may be left for the next run; and, for
-        refused rows, the first `reasons`.
+        refused rows, the first five `reasons`.
 
     Raises:
-        RequestError: The query or the column does not exist, or an option is invalid.
-        HandlerBroken: The handler of the actions cannot be loaded.
+        RequestError: The query or the column does not exist, the team may not use the query, or the parameters or the
+            names of the options are invalid.
+        HandlerBroken: The handler of the actions or of a follow-up cannot be loaded.
         TimeoutError: The query exceeded its time limit.
         psycopg.Error: The database rejected the query.
     """

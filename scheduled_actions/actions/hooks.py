@@ -78,13 +78,23 @@ class SettleHook(Protocol):
         """
 
     def lock_before_cancel(self, connection: Connection, action_id: UUID, *, team_id: str | None) -> object | None:
-        """Lock the feature's rows of an action before it is cancelled; return None if it has none (in that team)."""
+        """Lock the feature's rows for an action before it is cancelled; return the argument `locked` of `after_cancel`.
+
+        None if there are no such rows (in that team); `after_cancel` is then not called.
+        """
 
     def after_cancel(self, connection: Connection, locked: object, action_id: UUID, status: Status) -> None:
-        """Change the feature's rows after the action was cancelled, in the same transaction."""
+        """Change the feature's rows in the same transaction, after the action was cancelled or requested to stop.
+
+        Args:
+            connection: In the cancelling transaction.
+            locked: As returned by `lock_before_cancel`.
+            action_id: The action.
+            status: `cancelled`, or `processing` if the action is running and was requested to stop.
+        """
 
     def run_deferred(self) -> None:
         """Run the work that this thread's transactions deferred; must not raise."""
 
     def release_deferred(self) -> None:
-        """Allow any thread to run the work that this thread deferred, because its transactions have ended."""
+        """Allow any thread to run the work that this thread deferred; called after its transactions have ended."""

@@ -121,10 +121,13 @@ class ActionOperations:
     ) -> ActionCounts:
         """Count actions (of a team) by status and by type, and count due and overdue actions.
 
+        If a count is capped, the counts made from the same rows are incomplete: of a status, those by type and, for a
+        team, `due` and `overdue`; of `due`, also `overdue`.
+
         Args:
             team_id: Only this team.
             overdue_seconds: Actions due for longer than this are overdue.
-            limit: Maximum value of each count; None: `bounds.count_limit`.
+            limit: Maximum of each count by status, of `due` and of `overdue`; None: `bounds.count_limit`.
         """
         limit = self.bounds.count_limit if limit is None else limit
         # Counting to one more than the limit shows whether the limit is exceeded.
@@ -204,7 +207,9 @@ class ActionOperations:
     def locked(
         self, action_id: UUID | str, *, team_id: str | None, connection: Connection | None = None
     ) -> Iterator[tuple[Action, Connection]]:
-        """Lock an action until the block ends; yield it and the connection whose transaction holds the lock.
+        """Lock an action; yield it and the connection whose transaction holds the lock.
+
+        The lock ends with the block or, if `connection` is already in a transaction, with that transaction.
 
         Raises:
             UnknownAction: No action has this id (in that team).
@@ -244,7 +249,11 @@ class ActionOperations:
         return replace(self._change(filters, None, limit=most, cursor=None, batch=most), next_cursor=None)
 
     def retry_matching(self, filters: ActionFilters, *, by: str | None, limit: int, cursor: UUID | None) -> BulkResult:
-        """Retry at most `limit` matching actions, newest first, as `Scheduler.retry_action` does."""
+        """Retry at most `limit` matching actions, newest first, as `Scheduler.retry_action` does.
+
+        After `bounds.bulk_seconds`, no further batch is started. Actions that another session has locked or changed are
+        counted as matched, but not retried.
+        """
         return self._change(
             filters,
             partial(self.find_scheduler().retry_action, by=by, team_id=filters.team_id),
@@ -258,7 +267,7 @@ class ActionOperations:
     ) -> BulkResult:
         """Cancel at most `limit` matching actions that are not running, newest first.
 
-        The schedules of cancelled occurrences continue.
+        The limits of `retry_matching` apply. The schedules of cancelled occurrences continue.
         """
         scheduler = self.find_scheduler()
         return self._change(
@@ -303,7 +312,7 @@ class ActionOperations:
                     return BulkResult(matched=matched, changed=changed, more=cursor is not None, next_cursor=cursor)
 
     def lateness(self, *, team_id: str | None = None) -> list[LatenessStats]:
-        """Return the lateness of the actions (of a team) that ended within the last hour, by action type."""
+        """Return the lateness by action type, from a sample of the actions (of a team) that ended in the last hour."""
         with self.database.connection() as connection:
             return [
                 LatenessStats(*row)

@@ -118,7 +118,10 @@ def page(
 def find(
     connection: Connection, filters: ActionFilters, bounds: SearchBounds, *, before: UUID | None, limit: int
 ) -> tuple[list[UUID], UUID | None]:
-    """Return the ids of the newest matches, at most `limit`, and the cursor to continue from; None at the end."""
+    """Return the ids of the newest matches, at most `limit`, and the cursor to continue from; None at the end.
+
+    Reads a bounded number of rows; before the end, too, there may be fewer matches than `limit`, or none.
+    """
     statuses = None if filters.statuses is None else [status.value for status in filters.statuses]
     parameters: dict[str, Any] = {
         "action_type": filters.action_type,

@@ -62,7 +62,8 @@ class Scheduler:
         Raises:
             RequestError: The type is unknown or not open to the requester, or the payload or an argument is invalid.
             HandlerBroken: The handler, or that of a follow-up, cannot be loaded.
-            DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
+            DatabaseUnavailable: The database cannot be reached. If the connection was lost during the call, the action
+                may have been scheduled.
         """
         row = self.validator.row(new, requester=requester)
         with borrowed_connection(self.database, connection) as borrowed:
@@ -81,8 +82,9 @@ class Scheduler:
         """Schedule many actions in one round trip, all or none; return the results in the same order.
 
         Raises:
-            RequestError, HandlerBroken: As for `schedule_action`; a note names the position of the action.
-            DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
+            RequestError, HandlerBroken: As for `schedule_action`; a note or the message names the position of the
+                action.
+            DatabaseUnavailable: As for `schedule_action`.
         """
         checks.check_list("new_actions", new_actions)
         rows = []
@@ -101,7 +103,7 @@ class Scheduler:
 
         Raises:
             RequestError: The database rejects a row; nothing was scheduled.
-            DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
+            DatabaseUnavailable: As for `schedule_action`.
         """
         if not rows:
             return []
@@ -211,8 +213,8 @@ class Scheduler:
             max_attempts: The maximum number of attempts, including the first.
             retry: The retry policy of this action.
             metadata: Replaces the stored metadata.
-            condition: The new condition; None removes it. If the action already waits for its condition, changing the
-                condition makes the action due now, unless `scheduled_at` is given.
+            condition: The new condition; None removes it. If the action already waits for its condition or its
+                predecessors, a change of `condition` or `after` makes it due now, unless `scheduled_at` is given.
             after: The ids of the actions that must complete first; None removes them.
             on_success: The follow-ups to schedule when the action completes; None removes them.
             on_failure: The follow-ups to schedule when the action fails permanently; None removes them.
@@ -225,8 +227,8 @@ class Scheduler:
         Raises:
             UnknownAction: No action has this id (in that team).
             WrongStatus: The action is not pending.
-            ActionLocked: The action is due within `edit_lock_seconds`.
-            ActionTypeForbidden: The requester may not use this payload or these follow-ups.
+            ActionLocked: The action is due within `edit_lock_seconds`, or overdue.
+            ActionTypeForbidden: The requester may not schedule the type with this payload, or one of the follow-ups.
             RequestError: A new value is invalid; nothing was changed.
             HandlerBroken: The handler, or that of a follow-up, cannot be loaded.
         """
@@ -297,8 +299,9 @@ class Scheduler:
 
         Raises:
             UnknownAction: No action has this id (in that team).
-            WrongStatus: The action has ended, or is running while `also_running` is false.
-            ActionLocked: The action is due within `edit_lock_seconds`.
+            WrongStatus: The action has ended; or it is running, and `also_running` is false or `edit_lock_seconds` is
+                given.
+            ActionLocked: The action is pending, and due within `edit_lock_seconds` or overdue.
         """
         wanted = checks.check_id(action_id)
         with borrowed_connection(self.database, connection) as borrowed:
@@ -330,7 +333,7 @@ class Scheduler:
         team_id: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Action:
-        """Make a failed, cancelled or skipped action due now, with no attempts used; return the action.
+        """Make a failed, cancelled or skipped action due now, with no attempts used and no state; return the action.
 
         Args:
             action_id: The action.

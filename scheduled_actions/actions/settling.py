@@ -137,10 +137,10 @@ def complete(
     running: Collection[UUID],
     announcement: int = 0,
 ) -> CompletionResult:
-    """Write plain completions as `settle` would, but faster, and announce the running actions.
+    """Write plain completions, at least one, as `settle` would, but faster, and announce the running actions.
 
     No hook may wait for these actions, unless `after_claim` returned them as `unawaited`. An occurrence whose schedule
-    has since begun to wait for its end is left out and returned as lost.
+    has since begun to wait for the occurrence to end is left out and returned as lost.
 
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
@@ -184,7 +184,9 @@ def end_linger(connection: Connection, action_id: UUID) -> None:
 
 
 def free_stale_holds(connection: Connection) -> int:
-    """Free lock groups whose holder is neither running nor blocking them.
+    """Free lock groups whose holder is neither running nor blocking them, at most 1,000.
+
+    A group is freed at the earliest a minute after it was taken or, after a timeout, when the lease has ended.
 
     Returns:
         Number of holds that are kept for a pending, blocking action after its late handler's lease ended.
@@ -230,6 +232,9 @@ class Settler:
 
         Used after the database rejected a batch that contains this outcome. The hooks then use the short lock timeout,
         because that batch has already waited for the locks.
+
+        Raises:
+            psycopg.Error: As for `settle`; nothing was written.
         """
         settled = settle(connection, tick, [outcome], running=None)
         self.settled_apart(connection, [outcome], settled.statuses, was_refused=True)
@@ -272,7 +277,10 @@ class Settler:
         *,
         lock: Callable[[], None] = lambda: None,
     ) -> SettlementResult:
-        """Call `write` and the hooks in one transaction; hooks take their locks after `lock` and before the actions."""
+        """Call `lock`, the hooks and `write` in one transaction; hooks lock their rows before `write` is called.
+
+        If the actions concern no hook, only `write` is called.
+        """
         concerned = self._concerned(endings)
         if not concerned:
             return write()
@@ -307,11 +315,13 @@ class Settler:
         team_id: str | None,
         edit_lock_seconds: int | None,
     ) -> Action | None:
-        """Cancel a pending action, or request that a running one stop, and call the hooks, in one transaction.
+        """Cancel a pending or `no_action` action, or request that a running one stop.
+
+        The hooks are called in the same transaction.
 
         Returns:
-            The action; None if it does not exist (in that team), has ended, is due within `edit_lock_seconds`, or is
-            running while `also_running` is false.
+            The action; None if it does not exist (in that team) or has ended; if `edit_lock_seconds` is given and it is
+            running, overdue or due within that time; or if it is running and `also_running` is false.
         """
         with atomic(connection):
             locked = [(hook, hook.lock_before_cancel(connection, action_id, team_id=team_id)) for hook in self.hooks]

@@ -151,7 +151,7 @@ def change(
 
 
 def read(connection: Connection, ids: Sequence[UUID]) -> list[Action]:
-    """Return the existing actions among these ids, newest first."""
+    """Return those of these actions that exist, newest first."""
     return [action_of(row) for row in sql.run_leniently(connection, "get_actions", {"ids": list(ids)})] if ids else []
 
 
@@ -164,7 +164,8 @@ def update(connection: Connection, action_id: UUID, changes: Mapping[str, Any]) 
         changes: Parameters of `update_action.sql`, with `team_id` and `edit_lock_seconds`; documents as JSON text.
 
     Returns:
-        The action; None if it does not exist (in the team), is not pending, or is due within `edit_lock_seconds`.
+        The action; None if it does not exist (in the team), is not pending, or, if `edit_lock_seconds`
+            is given, is overdue or due within that time.
     """
     return one(connection, "update_action", **_NO_DEPENDENCIES | {"id": action_id, **changes})
 
@@ -186,8 +187,8 @@ def due(connection: Connection, *, overdue_seconds: float, most: int) -> tuple[i
     """Count due and overdue actions.
 
     Returns:
-        The number of due and of overdue actions, each at most `most`, and the number of seconds since the oldest due
-        action became due; None without due actions.
+        The number of due actions, at most `most` with and `most` without a lock group; how many of those are overdue;
+        and for how many seconds the oldest due action has been due, None without due actions.
     """
     number, overdue, oldest_seconds = sql.run_one(
         connection, "due_actions", {"overdue_seconds": overdue_seconds, "most": most}
@@ -230,12 +231,15 @@ def insert_rows(
 
 
 def prune_rows(connection: Connection, *, limit: int) -> int:
-    """Delete at most `limit` keys of rows that may become actions again; return the number deleted."""
+    """Delete at most `limit` expired keys, whose rows may become actions again; return the number deleted."""
     return sql.run(connection, "prune_rows", {"limit": limit}).rowcount
 
 
 def claim_key(connection: Connection, *, scope: str, key: str, digest: bytes) -> bool:
-    """Insert an idempotency key; return False if a response of the last day is already stored under this key."""
+    """Claim an idempotency key for this transaction; return False if a response of the last day is stored under it.
+
+    Waits while another transaction with the same key is open.
+    """
     return (
         sql.run(connection, "claim_idempotency_key", {"scope": scope, "key": key, "digest": digest}).fetchone()
         is not None

@@ -76,7 +76,8 @@ class PayloadValidator:
             UnknownActionType: This build has no handler for the type.
             ActionTypeForbidden: The requester may not schedule the type, or not with this payload.
             PayloadInvalid: The payload does not match the handler's model.
-            InvalidArgument: The payload is not a JSON object, or contains a value that cannot be stored as JSON.
+            InvalidArgument: The payload is not a JSON object, or contains a value that cannot be stored as JSON; or it
+                is a list item, and the handler does not take a list.
             TooLarge: The payload exceeds 256 KiB.
             HandlerBroken: The handler cannot be loaded.
         """

@@ -150,7 +150,7 @@ def lock(connection: Connection, settlements: Sequence[WaitSettlement]) -> None:
 
 
 def settle(connection: Connection, tick_id: UUID, settlements: Sequence[WaitSettlement]) -> SettlementResult:
-    """Make actions pending until the next checks of their conditions.
+    """Make actions pending until the next checks of their conditions; cancel those with a cancellation request.
 
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
@@ -178,11 +178,11 @@ def end(connection: Connection, action_ids: Collection[UUID]) -> None:
 
 
 def among_waiting(connection: Connection, *, action_id: UUID | None = None) -> dict[UUID, set[UUID]]:
-    """Return, for each waiting action, the waiting actions that must complete before it; at most 10,000 pairs.
+    """Return, for each waiting action, the unfinished actions that must complete before it; at most 10,000 pairs.
 
     Args:
         connection: Reads the waits.
-        action_id: Start from this action and follow its waits; None: all waiting actions that were checked before.
+        action_id: Start from this action and follow its waits; None: start from all that were checked before.
     """
     found: dict[UUID, set[UUID]] = {}
     for waiting_id, awaited_id in sql.run(
@@ -205,7 +205,8 @@ def wake(connection: Connection, *, most: int) -> int:
 def wake_each(connection: Connection, *, most: int) -> int:
     """Handle stored changes one by one with a short lock timeout; return their number, at most `most`.
 
-    A change whose waiting actions are locked by another session moves to the end of the queue.
+    A change whose waiting actions are locked by another session moves to the end of the queue; after eight such
+    changes, the call returns.
     """
     woken = refused = 0
     while woken < most and refused < _REFUSED_MOST:
@@ -222,5 +223,8 @@ def wake_each(connection: Connection, *, most: int) -> int:
 
 
 def prune(connection: Connection, *, limit: int) -> int:
-    """Check at most `limit` waits, and delete those of ended actions; return the number deleted."""
+    """Delete waits of actions that have ended or no longer exist; return the number deleted.
+
+    Checks at most `limit` waits, each at most once an hour.
+    """
     return sql.run(connection, "prune_waits", {"limit": limit}).rowcount

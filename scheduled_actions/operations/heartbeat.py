@@ -24,8 +24,9 @@ class Heartbeat:
     """Sends heartbeats in the background, one at a time; a failed heartbeat does not fail the tick.
 
     Args:
-        url: Address as given by healthchecks.io. A successful tick posts to the address, a failed one with `/fail`
-            appended to its path. The address is never logged: everyone who has it can send heartbeats.
+        url: Address as given by healthchecks.io. After a successful tick, the request goes to this address; after a
+            failed tick, `/fail` is appended to its path. The address is never logged: everyone who has it can send
+            heartbeats.
         reach: Which networks the address may be in.
         waits: Whether to wait for each heartbeat, for at most two seconds; needed on hosts that freeze the process
             after a response.

@@ -135,7 +135,7 @@ class RecentTicks(NamedTuple):
     by_outcome: dict[str, int]
     #: Start of the last tick in seconds since 1970; None without ticks.
     last_started_epoch: float | None
-    #: Duration of the last tick; None while it is running, and without ticks.
+    #: Duration of the last tick; None while it is running, if its process died, and without ticks.
     last_seconds: float | None
 
 

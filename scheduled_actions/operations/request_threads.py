@@ -15,7 +15,8 @@ class RequestThreads:
     """The limit on concurrent requests of one process to the API and the dashboard.
 
     Args:
-        http_threads: Number of threads of the process that serve requests; two of them are reserved.
+        http_threads: Number of threads of the process that serve requests; all but two, and at least one, serve the API
+            and the dashboard.
     """
 
     def __init__(self, http_threads: int) -> None:

@@ -163,7 +163,13 @@ def _token(row: tuple[Any, ...]) -> Token:
 
 
 def end_session(connection: Connection, session_id: UUID, *, lifetime_seconds: int) -> None:
-    """Store that a session of the dashboard has ended, until its cookie is no longer valid."""
+    """Store that a session of the dashboard has ended, and delete up to 1,000 rows whose cookies have expired.
+
+    Args:
+        connection: Stores the session.
+        session_id: The session.
+        lifetime_seconds: How long a cookie is valid.
+    """
     sql.run(connection, "end_session", {"id": session_id, "lifetime_seconds": lifetime_seconds})
 
 

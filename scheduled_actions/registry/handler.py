@@ -50,7 +50,7 @@ class HandlerOptions:
     recurrence: str | Mapping[str, Any] | None = field(default=None, hash=False)
     #: Whether the handler's writes commit together with the settlement of its action.
     transactional: bool = False
-    #: Whether tokens bound to a team may schedule this type over HTTP.
+    #: Whether tokens and database roles bound to a team may schedule this type.
     open_to_teams: bool = False
 
 
@@ -68,15 +68,16 @@ def action(
 ) -> Callable[[Function], Function]:
     """Return a decorator that declares a function as the handler of `action_type` and returns it unchanged.
 
-    The function (`def` or `async def`) takes the payload and optionally a `Context`. Payloads are validated against
-    the annotation of that parameter: a pydantic model, dataclass, TypedDict, `dict`, or a list of one of these.
+    The function (`def` or `async def`) takes the payload and optionally a `Context`. Payloads are validated
+    against the annotation of the payload: a pydantic model, dataclass, TypedDict, `dict`, or a list of one of these.
 
     Args:
         action_type: Letters, digits, `. _ : -`; by convention `noun:verb`. A literal, because the registry is built
             from the text of `handlers/` without running it.
         timeout_seconds: Seconds after which an attempt fails; None: the setting `default_timeout_seconds`.
         max_attempts: The maximum number of attempts, including the first; None: the setting `max_attempts`.
-        retry: The delays between attempts (`Exponential`, `Linear`, `Delays`); None: the settings `retry.*`.
+        retry: The delays between attempts (`Exponential`, `Linear`, `Delays`, or an object of your own with
+            their method `delay`); None: the settings `retry.*`.
         dedup_window: Seconds within which duplicates are merged; 0 merges nothing; None: the setting
             `deduplication.window_seconds`.
         description: One line for people; empty: the first line of the function's docstring.
@@ -84,8 +85,8 @@ def action(
             the rule and arguments of `schedule_recurring_action` (`{"rule": "daily", "timezone": "Europe/Berlin"}`).
             Literals only.
         transactional: `context.connection` commits together with the settlement, or not at all. Not for `async def`.
-        open_to_teams: Tokens bound to a team may schedule this type over HTTP, with any valid payload. Other
-            tokens, application code and SQL may schedule every type for every team.
+        open_to_teams: Tokens and database roles bound to a team may schedule this type, with any valid payload.
+            Application code, and tokens and roles not bound to a team, need no such permission.
 
     Raises:
         InvalidArgument: The action type or a number is invalid, the recurrence has an unknown key or a value of the
@@ -168,7 +169,7 @@ class HandlerSignal(ScheduledActionsError):
 
 
 class RetryAfter(HandlerSignal):
-    """The error that fails the attempt and replaces the retry policy's delay before the next one, if any is left.
+    """The error that fails the attempt; if another one is left, it starts after `delay`, whatever the retry policy.
 
     Args:
         delay: From now; a `timedelta` or seconds, 0 or more.
@@ -270,7 +271,8 @@ class Context:
         """Schedule a follow-up action that is inserted together with this attempt's settlement.
 
         Takes the arguments of `schedule_action`, which describes them, except `connection`. If the attempt fails,
-        times out or loses its claim, no follow-up is inserted.
+        times out or loses its claim, no follow-up is inserted. A follow-up that the database rejects is stored as a
+        failed action with the reason.
 
         Raises:
             RequestError: The follow-up is invalid, as for `schedule_action`; raised immediately.

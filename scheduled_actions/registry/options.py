@@ -18,7 +18,7 @@ from scheduled_actions.core.retry import POLICIES_TEXT
 OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "timeout_seconds": ((int, float), "a number of seconds"),
     "max_attempts": ((int,), "an integer"),
-    "retry": ((), f"a retry policy: one of {POLICIES_TEXT}"),
+    "retry": ((), f"a retry policy, such as {POLICIES_TEXT}"),
     "dedup_window": ((int, float), "a number of seconds"),
     "description": ((str,), "a string"),
     "recurrence": ((str, dict), "a rule (a string), or a dict with the key rule"),

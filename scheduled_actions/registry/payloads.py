@@ -178,7 +178,7 @@ def _message(problem: dict[str, Any]) -> str:
 
 
 def _redact(message: str, value: object) -> str:
-    """Remove the payload's values from the message of a custom validator."""
+    """Remove the payload's values of three or more characters from the message of a custom validator."""
     values = {str(one) for one in leaves(value) if one is not None and not isinstance(one, bool)}
     for text in sorted(values, key=len, reverse=True):
         if len(text) >= _SHORTEST_REDACTED:

@@ -100,7 +100,7 @@ def _problem(
         "transactional=True does not work with async def: write def": (
             options.transactional and inspect.iscoroutinefunction(function)
         ),
-        f"retry must be a policy: one of {POLICIES_TEXT}": (
+        f"retry must be a policy, such as {POLICIES_TEXT}": (
             options.retry is not None and not callable(getattr(options.retry, "delay", None))
         ),
         f"it takes {count} positional parameters: declare a payload, and optionally a context": (

@@ -23,7 +23,7 @@ class AttemptedAction(Protocol):
 
     @property
     def lock_group_blocks(self) -> bool:
-        """Whether the action blocks its lock group while it waits for a retry."""
+        """Whether the action keeps its lock group while it waits for a retry, a snooze or its condition."""
 
     @property
     def last_outcome(self) -> str | None:
@@ -39,7 +39,7 @@ class _WithReason:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The handler returned."""
+    """The handler returned a result, or None."""
 
     #: The returned value as JSON; None if the handler returned None.
     result: str | None = None

@@ -1,6 +1,6 @@
--- Returns how many actions are due, how many have been due for longer than `overdue_seconds` (each at most `most`), and
--- for how many seconds the oldest has been due. Reads the claim indexes priority by priority, so that actions scheduled
--- for later cost nothing.
+-- Returns how many actions are due (at most `most` with and `most` without a lock group), how many of those have been
+-- due for longer than `overdue_seconds`, and for how many seconds the oldest due action has been due. Reads the claim
+-- indexes priority by priority, so that actions scheduled for later cost nothing.
 with recursive
 -- include: actions/waiting_priorities,
 oldest as (

@@ -61,7 +61,7 @@ def readiness(parts: Installation, *, patience_seconds: float = PATIENCE_SECONDS
 
 
 def diagnose(parts: Installation, *, patience_seconds: float = PATIENCE_SECONDS) -> list[Check]:
-    """Return every check of an installation; imports every handler.
+    """Return every check of an installation; imports every handler and project function.
 
     Args:
         parts: The installation.
@@ -263,7 +263,7 @@ def _work(connection: Connection, *, is_missing: bool) -> Iterator[Check]:
 
 
 def _stored_secrets(parts: Installation, connection: Connection) -> Iterator[Check]:
-    """Check whether the secrets of the newest hundred stored endpoints can be decrypted; yield nothing without any."""
+    """Check whether the secrets of the newest hundred stored endpoints can be decrypted, if there are any."""
     from scheduled_actions.core.encryption import SecretBox  # noqa: PLC0415 - readiness does without
 
     endpoints, sealed = store.sealed_secrets(connection)

@@ -1,6 +1,6 @@
 """Load an action with everything that decides when it runs, and explain why it has not run, or how it ended.
 
-Takes a few index look-ups, regardless of the number of rows.
+Every query reads a bounded number of rows: due actions ahead and waits are read up to 10,000.
 """
 
 from collections.abc import Sequence

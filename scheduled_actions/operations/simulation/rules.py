@@ -25,7 +25,12 @@ class OccurrenceRule(Protocol):
     """The occurrences and the skipped instants of a recurrence."""
 
     def next_after(self, moment: datetime) -> Occurrence | None:
-        """Return the first occurrence strictly after `moment`; None if the rule has ended."""
+        """Return the first occurrence strictly after `moment`; None if the rule has ended.
+
+        Raises:
+            NeverOccurs: The search found no further occurrence.
+            BudgetExceeded: The search took too many steps.
+        """
 
     def left_out(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
         """Yield the skipped instants of a range, each with the reason."""
@@ -123,8 +128,8 @@ def simulate(
 ) -> Simulation:
     """Forecast the actions that run after `start` and up to `end`.
 
-    An occurrence that is due while the previous one would still be running is skipped or waits, by its schedule's
-    overlap policy; a rolling one counts from the end of the previous run. Load that exceeds the capacity of a minute
+    An occurrence that is due while the previous one would still be running is skipped if its schedule's `overlap` is
+    `skip`. A rolling occurrence is planned from the end of the previous run. Load that exceeds the capacity of a minute
     moves to the next minute.
 
     Args:

@@ -60,7 +60,7 @@ def worst(checks: Iterable[Check]) -> Level:
 
 
 def in_words(span: timedelta) -> str:
-    """Return a duration in the largest unit of which it contains at least two: `12 seconds`, `3 hours`."""
+    """Return a duration in the largest unit of which it contains at least two, or in seconds: `3 hours`, `1 second`."""
     seconds = max(0, round(span.total_seconds()))
     for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= 2 * size:

@@ -173,7 +173,7 @@ def clocks(machine_ahead: timedelta) -> Check:
 
 
 def pooler(*, is_shared: bool, is_relayed: bool, is_declared_direct: bool) -> Check:
-    """Return a fault or warning if `database_direct` is set behind a pooler.
+    """Return a fault if `database_direct` is set behind a transaction-mode pooler, a warning for others and proxies.
 
     Args:
         is_shared: Whether two clients got the same session: a transaction-mode pooler.
@@ -189,7 +189,7 @@ def pooler(*, is_shared: bool, is_relayed: bool, is_declared_direct: bool) -> Ch
             is_relayed and is_declared_direct and not is_shared,
             WARNING,
             f"{relayed}, {but}",
-            f"{remedy}; ignore this if the pooler keeps sessions",
+            f"{remedy}; ignore this if each client keeps its own session",
         ),
         ok=f"{shared}, which is supported"
         if is_shared
@@ -216,16 +216,16 @@ def transactions(old: Sequence[tuple[int, timedelta]], *, sees_all: bool) -> Che
         ),
         ok="no transaction has been open for long"
         if sees_all
-        else "no transaction of this role has been open for long; `grant pg_monitor` shows those of other roles",
+        else "no transaction of this role has been open for long; `grant pg_monitor` to it to include other roles",
     )
 
 
 def stored_secrets(endpoints: int, *, problem: str | None) -> Check:
-    """Return a fault if the secrets of stored webhook endpoints cannot be decrypted.
+    """Return a fault if a secret of the stored webhook endpoints cannot be decrypted.
 
     Args:
         endpoints: Number of stored endpoints.
-        problem: Why a secret cannot be decrypted; None if all can.
+        problem: Why a secret cannot be decrypted; None if all that were checked can.
     """
     count = f"{counted(endpoints, 'webhook endpoint')} in the database"
     return first_problem(

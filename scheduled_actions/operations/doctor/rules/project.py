@@ -70,7 +70,7 @@ def endpoint(name: str, *, problem: str | None, is_signed: bool) -> Check:
     """
     return first_problem(
         f"endpoint:{name}",
-        (problem, FAULT, str(problem), "set that variable, or enabled = false for the endpoint"),
+        (problem, FAULT, str(problem), "correct that variable, or set enabled = false for the endpoint"),
         (
             not is_signed,
             WARNING,
@@ -149,7 +149,7 @@ def backlog(*, due: int, oldest: timedelta | None, is_missing: bool) -> Check:
     """Return a warning if an action has been due for more than five minutes although ticks run.
 
     Args:
-        due: Due actions, counted to `COUNTED`.
+        due: Number of due actions; exact below `COUNTED`.
         oldest: How long the oldest due action has been due; None: nothing is due.
         is_missing: Whether no cron seems to ping, which another check reports.
     """

@@ -219,7 +219,7 @@ def refused_pings(
     callers: Sequence[str] = (),
     is_missing: bool = False,
 ) -> Check:
-    """Return a warning if pings were refused in the last hour: for a wrong secret, or while no valid ones arrive.
+    """Return a warning if a ping was refused in the last hour, and any had a wrong secret or no valid pings arrive.
 
     Args:
         wrong: Number of pings with a wrong secret or signature in the current counting period, which is a day.
@@ -268,7 +268,7 @@ def heartbeat(pings: Sequence[Ping], *, is_set: bool, problem: str | None) -> Ch
     if len(sending) >= _ENOUGH:
         passed = (
             "configured; results are unknown, because every process of the last hour ended after its first tick: see "
-            "heartbeat.failed in the log, and the receiver"
+            "heartbeat.failed in the log, and the monitoring service"
         )
     if known is not None:
         passed = "the last one was answered"

@@ -101,14 +101,14 @@ def _lock_group(context: ActionContext) -> Iterator[Explanation]:
         sentence = f"{group} is held by {hold.action_id}, which is running: members run one at a time"
         remedy = f"`scheduled-actions explain {hold.action_id}` shows how long it has been running"
         if hold.status != Status.PROCESSING:
-            sentence = f"{group} was held by {hold.action_id}, which is no longer running: the next tick frees it"
-            remedy = "nothing to do: a hold without a running holder disappears within a minute or two of ticks"
+            sentence = f"{group} was held by {hold.action_id}, which is no longer running: a tick frees it soon"
+            remedy = "nothing to do: while ticks run, a hold without a running holder disappears within a minute or two"
         yield Explanation(code=Code.GROUP_HELD, sentence=sentence, remedy=remedy, details=held)
     if first not in {None, action.id}:
         yield Explanation(
             code=Code.GROUP_TURN,
-            sentence=f"{group} runs one action at a time, and {first} is first: it has a more urgent priority, or is "
-            "older",
+            sentence=f"{group} runs one action at a time, and {first} is first: it has a more urgent priority, or was "
+            "due earlier",
             remedy=f"`scheduled-actions explain {first}` shows why that action has not run",
             details=details | {"goes_first": str(first)},
         )

@@ -80,7 +80,8 @@ def _processing(context: ActionContext) -> Explanation:
             sentence="the process that claimed it died "
             f"{'while its handler ran' if context.is_started else 'before its handler started'}: its lease expired at "
             f"{at(lease)}, and the next tick rescues it",
-            remedy="check that the cron pings; if this recurs, find out why processes are killed (memory, time limit)",
+            remedy="check that the cron job runs and pings /cron/process; if this recurs, find out why processes are "
+            "killed (memory, time limit)",
             details={**details, "lease_expires_at": iso(lease), "is_started": context.is_started},
         )
     by = "" if tick is None else f" by the tick {tick.id}, which started at {at(tick.started_at)}"
@@ -108,7 +109,7 @@ def _pending(context: ActionContext) -> Iterator[Explanation]:
         yield _waiting_cycle(context)
     waiting = action.waiting or {}
     if outcome == "waited" and waiting.get("unmet"):
-        wakes = "" if _is_polled(action.condition) else "when a fact changes, or "
+        wakes = "" if _is_polled(action.condition) else "when data that it depends on changes, or "
         yield Explanation(
             code=Code.CONDITION_NOT_MET,
             sentence=f"its condition is not met: {waiting['unmet']}; it is evaluated again {wakes}{_when(context)}",
@@ -130,7 +131,7 @@ def _waiting_for_retry(context: ActionContext, entry: Mapping[str, Any]) -> Expl
     return Explanation(
         code=Code.WAITING_FOR_RETRY,
         sentence=f"attempt {action.attempts} of {most} {_FAILED[entry['outcome']]}{f' ({error})' if error else ''}; "
-        f"the next one starts {_when(context)}",
+        f"the next one is due {_when(context)}",
         remedy=f"fix the cause before then; {_run_now(context)}",
         details={
             **context.timing,
@@ -151,7 +152,7 @@ def _snoozed(context: ActionContext, entry: Mapping[str, Any]) -> Explanation:
     if action.action_type != "webhook:send" or not isinstance(endpoint, str):
         return Explanation(
             code=Code.SNOOZED,
-            sentence=f"its handler snoozed it: it runs {_when(context)}",
+            sentence=f"its handler snoozed it: it is due {_when(context)}",
             remedy=_run_now(context),
             details=details,
         )
@@ -169,7 +170,7 @@ def _snoozed(context: ActionContext, entry: Mapping[str, Any]) -> Explanation:
 
 
 def _waiting_cycle(context: ActionContext) -> Explanation:
-    """Explain that the action is in a cycle of actions that wait for one another, or waits for one."""
+    """Explain that the action is in a cycle of actions that wait for one another, or waits for such a cycle."""
     action_id, cycle = context.action.id, list(context.cycle)
     problem = "it waits for actions that wait for one another and never run"
     if action_id in cycle:
