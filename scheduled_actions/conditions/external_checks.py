@@ -248,15 +248,17 @@ def first_row(
 def unknown_rows(
     database: Database, query: Query, given: Mapping[str, Any], key: str, name: str, *, team_id: str | None, limit: int
 ) -> list[dict[str, Any]]:
-    """Run a query and return its rows that have no action yet, as JSON objects.
+    """Run a query and return the rows that may become actions, as JSON objects.
+
+    A row that became an action is left out until the stored instant `until` of its key.
 
     Args:
         database: Runs the query.
         query: The query to run.
         given: The parameters of the query.
         key: The name of the column that identifies a row.
-        name: The name under which the keys of rows that have an action are stored.
-        team_id: Bound as `team_id`.
+        name: The name under which the keys of rows that became actions are stored.
+        team_id: The team of the actions, bound as `team_id`; None: no team.
         limit: Maximum number of rows.
 
     Raises:

@@ -31,7 +31,7 @@ class Facts:
 
     Args:
         database: Holds the facts.
-        wake: Starts a tick when an action waits for a changed fact; None: the action runs on the next cron tick.
+        wake: Starts a tick when actions wait for a changed fact; None: the next cron tick wakes them.
     """
 
     database: Database
@@ -78,7 +78,7 @@ class Facts:
     def locked(
         self, target: Mapping[str, str], name: str, *, team_id: str | None, connection: Connection | None = None
     ) -> Iterator[tuple[Fact, Connection]]:
-        """Lock a fact until the block ends; yield the fact and the connection whose transaction holds the lock.
+        """Lock a fact inside the block; yield the fact and the connection whose transaction holds the lock.
 
         Raises:
             UnknownFact: The fact does not exist (in that team).

@@ -53,9 +53,9 @@ class FactChange(NamedTuple):
 class FactReport(NamedTuple):
     """The result of reporting a fact."""
 
-    #: Whether the value differs from the stored one.
+    #: Whether the value is new, or differs from the stored one.
     changed: bool
-    #: Whether the value differs from the stored one and actions wait for the fact; the change wakes them.
+    #: Whether `changed` is true and actions wait for the fact; they are woken.
     has_waiters: bool
 
 

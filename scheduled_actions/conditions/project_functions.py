@@ -29,8 +29,9 @@ def condition(name: str) -> Callable[[Check], Check]:
     """Declare a function for conditions `{"kind": "custom", "name": …, "parameters": {…}}`.
 
     The function takes a `ConditionCheck`. It returns True if the condition holds; otherwise False, or the reason as a
-    string. If it raises an exception, the action does not run. The function runs on a thread of the tick before the
-    handler, and within the handler's timeout. It must not be `async def`. The decorator returns it unchanged.
+    string. An exception counts as a failed attempt of the action or, if the action waits for the condition, as a
+    condition that does not hold yet. The function runs on a thread of the tick before the handler, and within the
+    handler's timeout. It must not be `async def`. The decorator returns it unchanged.
 
     Args:
         name: 1 to 100 letters, digits, `.`, `_` or `-`, starting with a letter or a digit; must be a literal, because

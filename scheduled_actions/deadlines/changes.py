@@ -149,8 +149,8 @@ def create_next(connection: Connection, deadline: Deadline, now: datetime) -> UU
     """Create the next deadline of a series unless `next_id` is set; return `next_id`, or None if the series has ended.
 
     The deadline must be locked. The renewal stage, the due instant and the completion or cancellation of a deadline
-    all call this; the first call creates the next deadline. If the rule cannot be evaluated, the series ends, and the
-    history of the deadline contains the reason.
+    all call this; the first call creates the next deadline. If the rule cannot be evaluated, the result is None, and
+    the history of the deadline contains the reason.
     """
     if deadline.recurrence is None or deadline.next_id is not None or deadline.series_id is None:
         return deadline.next_id
@@ -227,7 +227,7 @@ def close(
     entry: Mapping[str, Any],
     **columns: Any,  # noqa: ANN401
 ) -> Deadline:
-    """Complete or cancel a deadline, and create the next one of its series; return the closed deadline.
+    """Complete or cancel a deadline; create the next one of its series unless it exists; return the closed deadline.
 
     Args:
         connection: In a transaction that has locked the deadline.
@@ -313,11 +313,14 @@ def redefine(
     by: str | None = None,
     reason: str | None = None,
 ) -> None:
-    """Apply a changed definition to a deadline and to the later ones of its series; their due instants do not change.
+    """Apply a changed definition to a deadline and to the later unresolved ones of its series.
+
+    Their due instants do not change.
 
     Raises:
         InvalidArgument: A stage has no instant, or the rule is too frequent.
         RecurrenceInvalid: The rule is invalid.
+        DeadlineUnusable: The stored row of the last deadline of the series is invalid.
         BudgetExceeded: Planning the stages takes too many steps.
     """
     first, now = found

@@ -577,7 +577,7 @@ class Deadlines:
         """Replace the recipients of a deadline's future notifications; return the deadline.
 
         After this method has returned, only stages with their own recipients can still notify a former recipient. An
-        acknowledgement ends.
+        acknowledgement ends. The next deadline of the series has the recipients of the definition again.
 
         Args:
             reference: Id or name.

@@ -185,7 +185,7 @@ def new_ids(connection: Connection, count: int) -> tuple[list[UUID], datetime]:
 
 
 def write(connection: Connection, changes: Mapping[UUID, Mapping[str, Any]]) -> None:
-    """Update deadlines by id; a change has columns by name, `revisions` to add, and an `entry` for the history."""
+    """Update deadlines by id; a change has columns by name, `revisions` (added to the revision), and an `entry`."""
     if changes:
         elements = [{"id": deadline_id, "changes": one} for deadline_id, one in changes.items()]
         sql.run(connection, "write_deadlines", changes=_json(elements))

@@ -35,12 +35,13 @@ _EXPECTED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSchedule:
-    """The action or schedule created for one user."""
+    """The action created, or the schedule created or updated, for one user."""
 
     user_id: str
     #: IANA name.
     timezone: str
-    #: The instant of the action, or the next occurrence of the schedule, in that time zone.
+    #: The instant of the action, or the next occurrence of the schedule, in that time zone. Without a planned
+    #: occurrence, the next `local_time`.
     at: datetime
     #: The id of the action, or of the schedule's next action; None: the schedule has no planned occurrence.
     action_id: UUID | None
@@ -50,7 +51,7 @@ class UserSchedule:
 
 @dataclass(frozen=True, slots=True)
 class LocalScheduling:
-    """Creates one action or one schedule per user."""
+    """Creates an action, or creates or updates a schedule, for each of many users."""
 
     database: Database
     scheduler: Scheduler
@@ -84,7 +85,8 @@ class LocalScheduling:
             users: As `parse_users` takes them.
             recurrence: The rule of one schedule per user, whose occurrences must be at `local_time`. None: one action
                 per user.
-            name: The prefix of the schedules' names, `NAME:USER_ID`. An existing schedule of that name is updated.
+            name: The prefix of the schedules' names, `NAME:USER_ID`. Existing schedules with these names are
+                updated.
             team_id: The team that owns the actions or schedules.
             requester: The token of an HTTP request; None: application code.
             connection: Joins the caller's transaction.

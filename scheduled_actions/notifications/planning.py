@@ -128,7 +128,7 @@ class Notifications:
     # -- quiet hours ---------------------------------------------------------------------------------------------------
 
     def quiet_until(self, person: Person, *, severity: Severity | None, at: datetime) -> datetime | None:
-        """Return the end of a person's quiet hours that contain `at`; None if a notification can be sent then.
+        """Return the end of a person's quiet hours that contain `at`; None if they do not.
 
         Args:
             person: The person to notify.
@@ -269,7 +269,7 @@ class Notifications:
         at: datetime | timedelta | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> list[Scheduled]:
-        """Schedule a notification to each of several people; return the actions.
+        """Schedule a notification to each recipient; return the actions.
 
         Args:
             recipients: As `Recipients.resolve` takes them.
@@ -277,7 +277,7 @@ class Notifications:
             options: The options that all notifications share.
             subject: One line; None: the first line of the text.
             html: The message for channels that support HTML.
-            at: When to send: an aware instant, or a timedelta from now; None: now.
+            at: When to send: an aware instant, or a timedelta from now; None: now. Quiet hours defer the notification.
             connection: Joins the caller's transaction.
 
         Raises:

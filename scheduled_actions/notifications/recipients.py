@@ -47,6 +47,8 @@ class Recipients:
     ) -> list[tuple[Person, str | dict[str, Any]]]:
         """Return the people to notify, without duplicates; deputies replace people who are away.
 
+        If all people of a recipient are away and none has a deputy who is present, the first of them is returned.
+
         Args:
             recipients: One or a list, each an address, `resolver:name`, a `Person`, or a mapping of its fields.
             team_id: The team of the notification; passed to resolvers.

@@ -102,9 +102,9 @@ class Sender:
         """Send the notifications to one person as a single message.
 
         Returns:
-            `sent` (the channel, the instant and the recipient), the `notices` of the message, those `left_out` because
-            they are no longer valid, and the failures `tried` before; Skip if no notification is still valid; Snooze in
-            quiet hours, and before a channel is tried again.
+            `sent` (the channel, the instant, the message id and the recipient), the `notices` of the message, those
+            `left_out` because they are no longer valid, and the failures `tried` before; Skip if no notification is
+            still valid; Snooze in quiet hours, and before a channel is tried in a later attempt.
 
         Raises:
             Fail: All channels failed, the last one permanently; or the caller may no longer use the address.

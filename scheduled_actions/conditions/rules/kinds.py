@@ -121,7 +121,7 @@ def _is_approval(value: Any) -> bool:  # noqa: ANN401 - any JSON
 
 @dataclass(frozen=True, slots=True)
 class UserAction(Condition):
-    """Holds once a user, or any user, has performed an action, such as signing."""
+    """Holds while a fact records that a user, or any user, has performed an action, such as signing."""
 
     target: tuple[str, str]
     action: str
@@ -155,7 +155,7 @@ class UserAction(Condition):
 
 @dataclass(frozen=True, slots=True)
 class TimeElapsed(Condition):
-    """Holds once a duration has passed since the action's creation, an instant, or the change of a fact."""
+    """Holds once a duration has passed since the action's creation, an instant, or the last change of a fact."""
 
     seconds: float
     #: None: the action's creation.
@@ -305,7 +305,7 @@ class Not(Combination):
     source: object
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
-        """Negate the evaluation of the part."""
+        """Negate the evaluation of the part; return it unchanged if it is open or broken."""
         (evaluation,) = self.evaluate_parts(given)[0]
         if evaluation.truth is Truth.UNMET:
             return Evaluation(Truth.MET, changes_at=evaluation.changes_at)

@@ -1,4 +1,4 @@
-"""Parse the JSON of a condition; each error contains the path, the value and the accepted values."""
+"""Parse the JSON of a condition; each error contains the path of the invalid part."""
 
 import json
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -352,7 +352,7 @@ def restrict_to_public(condition: Any) -> Any:  # noqa: ANN401 - any JSON
     """Return a condition, or a wait for one, with every HTTP request restricted to public addresses.
 
     Args:
-        condition: JSON that `parse_condition` or `decode_plan` accepts.
+        condition: JSON that `encode_plan` accepts.
     """
     match condition:
         case {"wait": inside}:

@@ -45,7 +45,7 @@ class WaitPlan:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the action stays pending until its predecessors or its condition are met."""
+        """Whether the action waits: for its predecessors, for its condition, or for both."""
         return self.waits or self.after is not None
 
     def needs(self) -> Needs:

@@ -209,7 +209,7 @@ class Offset:
             due_at: Aware.
             zone: The time zone of the wall clock.
             calendar: Defines the business days; with an `adjustment`, moves other days to a business day.
-            budget: Spends one step per day that is counted.
+            budget: One step is spent per day that is counted.
 
         Raises:
             BudgetExceeded: Counting the business days takes too many steps.

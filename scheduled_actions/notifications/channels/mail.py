@@ -80,7 +80,7 @@ def send(
     ca_file: str | None = None,
     timeout: float,
 ) -> SendResult:
-    """Send `message` to its To, Cc and Bcc; the Bcc header is not sent.
+    """Send `message` to its To, Cc and Bcc recipients; the Bcc header is not sent.
 
     Args:
         message: Complete: From, Date and Message-ID are set.

@@ -36,9 +36,9 @@ def render_reminder(severity: Severity, values: Mapping[str, Any], *, project: P
 
     For an urgent reminder, the templates are the first of these that exist: `reminder-urgent.txt` and `.html` in the
     project's folder `templates/`, `reminder.txt` and `.html` there, and the packaged templates. The same applies to
-    other severities, and to the kinds `escalation` and `missed`. The first line of the `.txt` output is `Subject: …`.
-    In HTML, every value is escaped. If a template of the project is invalid, the error is logged, and the packaged
-    template is used.
+    other severities, and to the kinds `escalation` and `missed`. The first line of the `.txt` output must be
+    `Subject: …`. In HTML, every value is escaped. If a template of the project is invalid, the error is logged, and the
+    packaged template is used.
 
     Args:
         severity: Selects the template, and is passed to it with the values.

@@ -157,7 +157,7 @@ class Person:
     away_from: datetime | None = None
     #: The end of an absence, aware. None: if `away_from` is set, the end is unknown.
     away_until: datetime | None = None
-    #: Who is notified during the absence: a person, an address, or `resolver:name`; None: no one.
+    #: Who is notified during the absence: a person, an address, or `resolver:name`; None: no deputy.
     deputy: "Person | str | None" = None
 
     def __post_init__(self) -> None:
@@ -187,7 +187,7 @@ class Person:
 
     @property
     def key(self) -> str:
-        """The id of the person, or a hash of the first channel; contains no address."""
+        """The id of the person; without an id, a hash of the first channel, which does not reveal its address."""
         return self.id or f"#{hashlib.sha256(self.channels[0].encode()).hexdigest()[:24]}"
 
     def is_away(self, now: datetime) -> bool:
