@@ -181,7 +181,8 @@ class _ScheduleEvents:
             names, more = ", ".join(self._left_out[:_NAMED_MOST]), len(self._left_out) - _NAMED_MOST
             others = f" and {more} other{'s' if more > 1 else ''}" if more > 0 else ""
             text += (
-                f" Schedules left out because they run too often or their rule cannot be evaluated: {names}{others}."
+                " Schedules left out because they run at least 24 times a day or their rules cannot be evaluated: "
+                f"{names}{others}."
             )
         return text
 
@@ -263,9 +264,10 @@ def _of_entry(entry: Entry, category: str, text: str, alarms: tuple[timedelta, .
 
 
 def _events(schedule: Schedule, rule: Recurrence, planned: datetime, now: datetime) -> list[CalendarEvent]:
-    """Return one recurring event if the rule has an equivalent RRULE; otherwise an event per upcoming occurrence.
+    """Return one recurring event if the rule has an equivalent RRULE; otherwise events of the next occurrences.
 
-    A rolling schedule has one event, of its planned occurrence.
+    These are the planned one and those of the next 90 days, at most 100 in total. A rolling schedule has one event, of
+    its planned occurrence.
     """
     if schedule.recurrence_type == "rolling":
         return [_event(schedule, planned, rule.description)]

@@ -47,7 +47,7 @@ class DeferredPlanning:
     def plan_deferred(self) -> None:
         """Plan the schedules that this thread's transactions left unplanned; never raises.
 
-        Together, they have the time limit of one schedule.
+        All of them together have the time limit of planning one schedule.
         """
         with total_time_limit(self._seconds):
             for left in self.planner.unplanned.take():
@@ -56,7 +56,8 @@ class DeferredPlanning:
     def plan(self, left: UnplannedSchedule) -> None:
         """Plan a schedule; never raises.
 
-        If its update is refused, the schedule is paused with the reason. If it cannot be read, it is left to the sweep.
+        If its update is refused, the schedule is paused with the reason. After a temporary error, or if the database
+        cannot be reached, the schedule is left to the sweep.
         """
 
         def refused(error: BaseException) -> None:
@@ -72,7 +73,7 @@ class DeferredPlanning:
         """Plan the next occurrence of an active schedule that has none.
 
         The occurrence is written only if the schedule has not changed since it was read; otherwise planning starts
-        again. If a function exceeds its time limit, the reason is stored, and the next sweep plans the schedule.
+        again. If a function exceeds its time limit, the reason is stored, and the next sweep tries again.
 
         Raises:
             psycopg.errors.LockNotAvailable: Another transaction has the schedule locked; the next sweep plans it.

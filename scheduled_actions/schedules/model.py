@@ -154,7 +154,7 @@ PLANNING_FIELDS = tuple(field.name for field in fields(PlanningState))
 
 
 def project_functions(rule: ScheduleRule) -> tuple[str, ...]:
-    """Return the keys of the project functions that planning calls: "next:payday", "skip:holidays"."""
+    """Return the keys of the project functions that the rule calls, such as "next:payday" or "skip:holidays"."""
     prefix, _, name = rule.recurrence.strip().partition(":")
     functions = [f"next:{name.strip()}"] if prefix.lower() == "custom" else []
     function = rule.skip.get("function") if isinstance(rule.skip, dict) else None

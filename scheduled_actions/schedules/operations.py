@@ -32,14 +32,16 @@ def pause(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Schedule:
-    """Pause a schedule, delete its planned occurrence, and return the schedule; a running occurrence ends normally.
+    """Pause a schedule, delete its planned occurrence unless it has started, and return the schedule.
+
+    An occurrence that is running or waits for a retry continues. A second call replaces the reason.
 
     Args:
         schedules: The schedules of the project.
         reference: Id or name.
         reason: Why the schedule is paused; stored with it.
         by: Who pauses the schedule.
-        team_id: Only within this team.
+        team_id: Only within this team. None: by id, any schedule; by name, only a schedule without a team.
         connection: Your own connection; the change takes effect once its transaction commits.
 
     Raises:
@@ -66,14 +68,14 @@ def resume(
 ) -> Schedule:
     """Resume a schedule from its next occurrence, and return it.
 
-    Occurrences during the pause are not created. An active schedule is returned unchanged. If the rule cannot be
-    evaluated, the schedule is paused again, with the reason.
+    Occurrences during the pause are not created, and the count of failures in a row is reset. An active schedule is
+    returned unchanged. If the rule cannot be evaluated, the schedule is paused again, with the reason.
 
     Args:
         schedules: The schedules of the project.
         reference: Id or name.
         by: Who resumes the schedule.
-        team_id: Only within this team.
+        team_id: Only within this team. None: by id, any schedule; by name, only a schedule without a team.
         connection: Your own connection; the change takes effect once its transaction commits.
 
     Raises:
@@ -114,7 +116,7 @@ def run_now(
         schedules: The schedules of the project.
         reference: Id or name.
         by: Who requests the run.
-        team_id: Only within this team.
+        team_id: Only within this team. None: by id, any schedule; by name, only a schedule without a team.
         connection: Your own connection; the run exists once its transaction commits.
 
     Raises:
@@ -146,7 +148,7 @@ def backfill(
         start: First instant of the range; aware.
         end: Last instant of the range; aware, and not in the future.
         by: Who requests the backfill.
-        team_id: Only within this team.
+        team_id: Only within this team. None: by id, any schedule; by name, only a schedule without a team.
         connection: Your own connection; the occurrences exist once its transaction commits.
 
     Raises:
@@ -193,10 +195,10 @@ def skip_next(
     Args:
         schedules: The schedules of the project.
         reference: Id or name.
-        next_action_id: The action of the occurrence to skip; None: the planned occurrence, whichever it is.
+        next_action_id: The action of the occurrence to skip; None: skip the occurrence that is planned now.
         reason: Why the occurrence is skipped; stored in its history.
         by: Who skips the occurrence.
-        team_id: Only within this team.
+        team_id: Only within this team. None: by id, any schedule; by name, only a schedule without a team.
         connection: Your own connection; the change takes effect once its transaction commits.
 
     Raises:
@@ -225,12 +227,14 @@ def delete(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Schedule:
-    """Delete a schedule and its planned occurrence, and return the schedule; its past actions remain.
+    """Delete a schedule, and its planned occurrence unless it has started; return the schedule.
+
+    All other actions of the schedule remain.
 
     Args:
         schedules: The schedules of the project.
         reference: Id or name.
-        team_id: Only within this team.
+        team_id: Only within this team. None: by id, any schedule; by name, only a schedule without a team.
         connection: Your own connection; the change takes effect once its transaction commits.
 
     Raises:
@@ -250,7 +254,9 @@ def locked(
     team_id: str | None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Iterator[tuple[Schedule, Connection]]:
-    """Lock a schedule until the block ends; yield it and the connection whose transaction holds the lock.
+    """Lock a schedule; yield it and the connection whose transaction holds the lock.
+
+    The lock ends with the block or, in the caller's transaction, with that transaction.
 
     Raises:
         UnknownSchedule: No schedule has this id or name (in that team).

@@ -39,7 +39,7 @@ class UnplannedSchedule(NamedTuple):
 class UnplannedSchedules:
     """Schedules to plan after a commit, grouped by the thread of their transaction.
 
-    The sweep plans those that are lost when the process ends.
+    At most 10,000 are kept per thread. The sweep plans those that are dropped, or lost when the process ends.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,10 @@ class Planner:
         is_explicit: bool = False,
         budget: EvaluationBudget | None = None,
     ) -> store.ScheduleUpdate:
-        """Return an update with the next occurrence added; a rule that cannot be evaluated pauses its schedule.
+        """Return an update with the next occurrence added.
+
+        If the rule has no further occurrence, the update ends the schedule instead; if the rule cannot be evaluated, it
+        pauses the schedule.
 
         Args:
             update: The update of the schedule.

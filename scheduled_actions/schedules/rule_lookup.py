@@ -116,7 +116,7 @@ class ScheduleRules:
     def describe_all(self, schedules: Collection[ScheduleRule]) -> list[str]:
         """Return the rules of schedules in words, within one budget.
 
-        A rule that cannot be evaluated is returned as given; if it exceeds its share of the budget, the error is added.
+        A rule that cannot be evaluated is returned as stored, with the error if it exceeded its share of the budget.
         """
         budget, words = EvaluationBudget("the rule"), []
         for number, schedule in enumerate(schedules):
@@ -129,7 +129,7 @@ class ScheduleRules:
         return words
 
     def next_of(self, schedule_id: UUID, after: datetime) -> datetime | None:
-        """Return the first instant of a schedule's rule after `after`; None without one, or if the schedule is missing.
+        """Return the first instant of a schedule's rule after `after`; None if there is none, or no such schedule.
 
         Raises:
             InvalidArgument: The stored time zone, start, end or skips are invalid.
@@ -143,6 +143,8 @@ class ScheduleRules:
 
     def upcoming(self, schedule: Schedule, *, count: int, budget: EvaluationBudget | None = None) -> Iterator[datetime]:
         """Yield at most `count` upcoming instants of a schedule: the planned one, then those of its rule.
+
+        A rolling schedule has only the planned one. Without a planned one, there are none.
 
         Args:
             schedule: The schedule.
@@ -282,7 +284,7 @@ def _gap(schedule: Schedule) -> timedelta:
 
 
 def is_frequent(rules: ScheduleRules, schedule: Schedule, budget: EvaluationBudget) -> bool:
-    """Whether a schedule occurs too often in a day for a calendar to show each instant; False if that is unknown."""
+    """Whether a schedule has `A_DAY_MOST` or more instants in the 24 hours after the planned one; False if unknown."""
     planned = schedule.next_occurrence_at
     try:
         return planned is not None and fills_a_day(rules.rule_of(schedule, budget=budget), planned)

@@ -51,9 +51,12 @@ class ScheduleHook:
     def after_claim(self, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
         """Decide which planned occurrences among the claimed actions run, and plan the one after each.
 
+        After a run of a rolling schedule, the next occurrence is planned when the run ends. An occurrence whose
+        schedule another transaction has locked returns to pending.
+
         Args:
             connection: In the claiming transaction.
-            claimed: The claimed actions; those without a schedule, and retries, are kept.
+            claimed: The claimed actions; those that are not planned occurrences, such as manual runs, are kept.
         """
         by_id = {one.id: one for one in claimed if one.schedule_id is not None}
         updates: list[store.ScheduleUpdate] = []
@@ -196,7 +199,7 @@ class ScheduleHook:
         Args:
             connection: Inside or outside a transaction.
             schedule_ids: The schedule of each action.
-            statuses: The final status of each action.
+            statuses: The new status of each action; those that have not ended are ignored.
             patience_ms: The lock timeout in milliseconds; None: that of the connection.
         """
         with connection.transaction():
@@ -265,9 +268,10 @@ class ScheduleHook:
     # -- the sweep -----------------------------------------------------------------------------------------------------
 
     def sweep(self, connection: Connection, *, every_seconds: float = SWEEP_SECONDS) -> int:
-        """Plan an occurrence for every active schedule without one; return the number of these schedules.
+        """Plan an occurrence for every active, unlocked schedule without one; return the number of these schedules.
 
-        Does nothing if another sweep ran within `every_seconds`.
+        The number includes schedules that are planned after the commit, or paused because planning is refused. Does
+        nothing if another sweep ran within `every_seconds`.
         """
         if store.sql.run(connection, "due_for_a_sweep", {"every_seconds": every_seconds}).fetchone() is None:
             return 0
@@ -317,7 +321,7 @@ class ScheduleHook:
 
 
 def _schedule_ids(endings: Sequence[EndingAction]) -> dict[UUID, UUID]:
-    """Return the schedules of the actions, by action."""
+    """Return the id of the schedule of each action that has one, by the id of the action."""
     return {one.action_id: one.schedule_id for one in endings if one.schedule_id is not None}
 
 

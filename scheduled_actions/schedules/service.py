@@ -87,8 +87,8 @@ class Schedules:
     ) -> tuple[Schedule, bool]:
         """Create or update a schedule by name (within its team); return it, and whether it is new.
 
-        A call with the same arguments changes nothing: the start, the planned occurrence and a pause remain. Without a
-        name, every call creates a schedule.
+        A call with the same arguments changes nothing: the start, the planned occurrence and a pause remain. In a call
+        with other arguments, omitted ones return to their defaults. Without a name, every call creates a schedule.
 
         Args:
             action_type: Selects the handler.
@@ -143,8 +143,8 @@ class Schedules:
             definition: The result of `definition`.
             created_by: Stored with a new schedule.
             is_declared: Whether the schedule is declared in code.
-            may_leave: Whether the caller runs deferred planning after the commit; if so, project functions run only
-                then.
+            may_leave: Whether the caller runs deferred planning after the commit; if so, project functions of a new
+                schedule run only then. Those of a changed schedule always do.
 
         Returns:
             The schedule, and whether it was created, changed or left unchanged.
@@ -187,13 +187,13 @@ class Schedules:
         None resets an argument to its default. A schedule that has ended becomes active again unless `remaining` is
         used up; its rule must then have another occurrence.
 
-        A new rule, time zone, start, skip, end, recurrence type or jitter replans the planned occurrence, unless it is
-        overdue. Any other change is applied to the planned occurrence.
+        A new rule, time zone, start, skip, end, recurrence type or jitter replans the planned occurrence, unless its
+        instant has passed. Other changes are applied to it. An occurrence that has started keeps its values.
 
         Args:
             reference: Id or name.
             payload: Replaces the whole payload; validated like that of a new schedule. None: unchanged.
-            team_id: Only within this team.
+            team_id: Only within this team. None: by id, any schedule; by name, only a schedule without a team.
             requester: The API token; None: application code.
             connection: Your own connection; the change takes effect once its transaction commits.
             changes: Arguments of `schedule_recurring_action`.
@@ -288,7 +288,7 @@ class Schedules:
 
         Args:
             given: The arguments, by name.
-            timezone: The time zone of naive datetimes if `given` contains none.
+            timezone: The time zone of naive datetimes if `given` has no `timezone`.
             requester: The API token that needs the permissions for the follow-ups; None: application code.
             team_id: The team of the schedule.
 
@@ -310,7 +310,7 @@ class Schedules:
         return definition
 
     def _try_functions(self, definition: Mapping[str, Any]) -> None:
-        """Call the project functions of a definition, outside the transaction that stores it.
+        """Call the project functions of a definition, if any, outside the transaction that stores it.
 
         Raises:
             RecurrenceInvalid: A function failed, or the rule has no future occurrence.
@@ -401,8 +401,13 @@ class Schedules:
     def get(self, reference: UUID | str, *, team_id: str | None = None) -> Schedule:
         """Return one schedule by id or name.
 
+        Args:
+            reference: Id or name.
+            team_id: Only within this team. None: by id, any schedule; by name, only a schedule without a team.
+
         Raises:
             UnknownSchedule: No schedule has this id or name (in that team).
+            InvalidArgument: `team_id` is not a string.
         """
         with borrowed_connection(self.database, None) as borrowed:
             return self.read(borrowed, reference, arguments.check_text("team_id", team_id)).schedule
@@ -416,13 +421,13 @@ class Schedules:
         cursor: UUID | str | None = None,
         limit: int = 100,
     ) -> list[Schedule]:
-        """Return the schedules that match every filter, newest first.
+        """Return at most `limit` schedules that match every filter, newest first.
 
         Args:
             status: `active`, `paused` or `ended`.
             action_type: Filter by exact type.
             team_id: Filter by team; None returns the schedules of all teams.
-            cursor: The id of the last schedule on the previous page.
+            cursor: The id of the last schedule on the previous page; None: the first page.
             limit: 1 to 101.
 
         Raises:

@@ -110,7 +110,7 @@ class DeclaredSchedule(NamedTuple):
 
 
 class OccurrenceOutcome(NamedTuple):
-    """The status of a past occurrence."""
+    """The status of an occurrence that is running or past."""
 
     action_id: UUID
     status: Status
@@ -167,7 +167,7 @@ def find(
 
 
 def latest_actions(connection: Connection, schedule_id: UUID, *, limit: int) -> list[Action]:
-    """Return at most `limit` actions of a schedule that have started or ended, newest first."""
+    """Return at most `limit` actions of a schedule, newest first, except pending ones that never started."""
     return [
         action_of(row)
         for row in sql.run_leniently(connection, "latest_of_schedule", {"schedule_id": schedule_id, "limit": limit})
@@ -177,7 +177,7 @@ def latest_actions(connection: Connection, schedule_id: UUID, *, limit: int) -> 
 def latest_outcomes(
     connection: Connection, schedule_ids: Collection[UUID], *, limit: int
 ) -> dict[UUID, list[OccurrenceOutcome]]:
-    """Return at most `limit` past occurrences of each schedule, newest first."""
+    """Return at most `limit` occurrences of each schedule, newest first, except pending ones that never started."""
     found: dict[UUID, list[OccurrenceOutcome]] = {schedule_id: [] for schedule_id in schedule_ids}
     for schedule_id, action_id, status, occurrence_at in sql.run(
         connection, "outcomes_of_schedules", ids=list(schedule_ids), limit=limit
@@ -187,7 +187,7 @@ def latest_outcomes(
 
 
 def lock(connection: Connection, ids: Collection[UUID]) -> list[ScheduleSnapshot]:
-    """Lock schedules until the transaction ends, and return them."""
+    """Lock schedules in the order of their ids until the transaction ends, and return those that exist."""
     return _snapshots(connection, "lock_schedules", {"ids": list(ids)})
 
 
@@ -261,7 +261,7 @@ def take(connection: Connection, claimed: Collection[Claimed]) -> tuple[list[Cla
 def broken(
     connection: Connection, *, limit: int, schedule_id: UUID | None = None, after: UUID | None = None
 ) -> list[ScheduleSnapshot]:
-    """Lock and return active schedules that have no planned occurrence, by id.
+    """Lock and return active schedules without a planned occurrence, in the order of their ids; omit locked ones.
 
     Args:
         connection: In a transaction.
@@ -314,7 +314,7 @@ def skip_claimed(connection: Connection, reasons: Mapping[UUID, str]) -> None:
 def unclaim(connection: Connection, action_ids: Collection[UUID]) -> None:
     """Return claimed actions to pending, without counting an attempt, and free their lock groups.
 
-    An action that blocks its lock group and has started keeps it.
+    An action that blocks its lock group and has started keeps the group.
     """
     sql.run(connection, "unclaim", {"ids": list(action_ids)})
     sql.run(connection, "free_holds_of_unclaimed", {"ids": list(action_ids)})

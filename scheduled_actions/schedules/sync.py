@@ -34,8 +34,8 @@ def sync(
 ) -> dict[str, list[str]]:
     """Create and update the declared schedules, and pause those whose declaration was removed.
 
-    A schedule that a person paused stays paused. Schedules whose declaration has not changed are not written.
-    Concurrent calls run one after the other.
+    A schedule that differs from its declaration, for example because a person edited it, is overwritten. A pause by a
+    person is kept. Concurrent calls run one after the other.
 
     Args:
         schedules: The schedules of the project.
@@ -44,7 +44,7 @@ def sync(
 
     Returns:
         The names of the schedules under `created`, `changed`, `unchanged`, `paused`, `resumed` and `refused` (with the
-        reason). All lists are empty if the same declarations were synchronised last.
+        reason). All lists are empty if the call did nothing.
     """
     digest = schedules.registry.recurrences_digest
     done: dict[str, list[str]] = {

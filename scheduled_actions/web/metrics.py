@@ -97,7 +97,7 @@ class _Tables(Collector):
         counts = self._counts
         actions = GaugeMetricFamily(
             f"{_NAME}_actions",
-            "Actions by status and type; each status is counted up to 10,000.",
+            "Actions by status and type; at most 10,000 are counted per status.",
             labels=["status", "action_type"],
         )
         totals: Counter[tuple[str, str]] = Counter()
@@ -134,7 +134,11 @@ class _Tables(Collector):
             recent.add_metric([outcome], self._ticks.by_outcome.get(outcome, 0))
         yield recent
         if self._ticks.last_started_epoch is not None:
-            yield _gauge("last_tick_timestamp_seconds", "Start of the latest tick.", self._ticks.last_started_epoch)
+            yield _gauge(
+                "last_tick_timestamp_seconds",
+                "Unix time of the start of the latest tick.",
+                self._ticks.last_started_epoch,
+            )
         if self._ticks.last_seconds is not None:
             yield _gauge(
                 "last_tick_duration_seconds",

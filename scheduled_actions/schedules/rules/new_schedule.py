@@ -31,7 +31,7 @@ def definition_of(given: Mapping[str, Any], *, timezone: str = "UTC") -> dict[st
 
     Args:
         given: The arguments, by name.
-        timezone: The time zone of naive datetimes if the arguments contain none.
+        timezone: The time zone of naive datetimes if `given` has no `timezone`.
 
     Raises:
         InvalidArgument: An argument is unknown or invalid.

@@ -55,7 +55,7 @@ RUN = OccurrenceDecision("run")
 
 
 def first(rule: OccurrenceSource, *, anchor: datetime, is_explicit: bool, now: datetime) -> datetime | None:
-    """Return the first occurrence to plan for a schedule that has none: neither before its start nor before now.
+    """Return the first occurrence at or after the start and after now; None if there is none.
 
     Args:
         rule: The rule of the schedule.
@@ -129,7 +129,8 @@ def following(
         rule: The rule of the schedule.
         after: The rule's own instant of the previous occurrence.
         now: The database's time; occurrences at least `PING_JITTER` before it were missed.
-        selected_until: The value returned with the previous occurrence, so that a catch-up is selected only once.
+        selected_until: The value returned with the previous occurrence, so that a catch-up is selected only once; None
+            outside a catch-up.
     """
     found = rule.next_after(after)
     if found is None or found.at > now - PING_JITTER:

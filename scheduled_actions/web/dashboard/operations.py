@@ -72,7 +72,10 @@ def _labels(start: datetime, end: datetime) -> list[datetime]:
 
 
 def show_overview(context: RequestContext) -> View:
-    """Show action counts, throughput, lateness, failures and deadlines; without a team, also the trigger and checks."""
+    """Show action counts, throughput, lateness, failures, deadlines and failing endpoints.
+
+    Callers that are not bound to a team also see the trigger and the checks.
+    """
     window = context.choice("window", WINDOWS)
     team_id = context.caller.team_id
     found = recent_activity(context.runtime.database, window=window, team_id=team_id)
@@ -110,7 +113,10 @@ def show_overview(context: RequestContext) -> View:
 
 
 def _trigger(context: RequestContext, found: RecentActivity) -> dict[str, Any]:
-    """Return the trigger's `state` (`alive`, `late`, `silent`), `last` tick, and ticks per minute of the last hour."""
+    """Return the trigger's `state` (`alive`, `late` or `silent`), its `last` tick (None: no tick yet), and `minutes`.
+
+    `minutes` has the number of ticks in each minute of the last hour.
+    """
     last = next(iter(context.call("GET", "/ticks", query={"limit": 1}).ticks), None)
     state = "silent" if last is None else "alive" if found.until - last.started_at < _LATE else "late"
     return {"state": state, "last": last, "minutes": ticks_per_minute(context.runtime.database)}
@@ -149,7 +155,7 @@ def _summary(report: TickReport) -> str:
     if not report.enabled:
         return "Processing is disabled by the setting enabled = false."
     if report.busy:
-        return "Another tick is already processing the due actions."
+        return "No tick was run: another tick is running, or this process is stopping."
     return (
         f"Tick finished: {counted(report.processed, 'action')} settled, {report.failed:,} of them failed; "
         f"{report.remaining:,} still due."

@@ -111,7 +111,7 @@ def test_a_very_frequent_schedule_is_listed_once(admin_person, api):
 
     text = admin_person.opens("/calendar").text
 
-    assert "Schedules not shown" in text
+    assert "No forecast for schedules that run at least 24 times a day" in text
     assert text.count('class="mark forecast" href') == 0
     assert f'href="/dashboard/schedules/{made["id"]}">poll' in text
 

@@ -234,6 +234,20 @@ def test_a_schedule_is_deleted(admin_person, api, schedule):
     assert api("GET", f"/schedules/{schedule['id']}").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("recurrence_type", "words"), [("fixed", "ago</time>, waiting for a tick"), ("rolling", ", running or waiting for")]
+)
+def test_the_list_shows_that_a_due_occurrence_waits_for_a_tick(
+    admin_person, schedule, connection, recurrence_type, words
+):
+    connection.execute(
+        "update scheduled_action_schedules set next_occurrence_at = now() - interval '5 min', recurrence_type = %s",
+        [recurrence_type],
+    )
+
+    assert words in admin_person.opens("/schedules").text
+
+
 def test_a_viewer_can_read_but_not_change_anything(a_person, api, schedule):
     person = a_person("viewer")
 
