@@ -41,7 +41,7 @@ class EvaluationBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether a limit has been exceeded; spending more of the same raises `BudgetExceeded` again."""
+        """Whether the steps or the bytes have been exceeded; spending more of them raises `BudgetExceeded` again."""
         return self.steps_left < 0 or self.bytes_left < 0
 
     def part(self, *, of: int) -> "EvaluationBudget":

@@ -220,8 +220,8 @@ def decode_stored(text: str | bytes) -> object:
     """Parse a stored JSON document for display.
 
     Raises:
-        ValueError, RecursionError: The document contains an integer of more than 4,300 digits, or is nested deeper than
-            120 levels, or the text is not JSON.
+        ValueError, RecursionError: The text is not JSON, is nested deeper than 120 levels, or contains an integer of
+            more than 4,300 digits.
     """
     value = json.loads(text)
     if _bracket_count(text) > _STORED_DEPTH and _is_deeper_than(value, _STORED_DEPTH):

@@ -76,7 +76,7 @@ class Linear(_Backoff):
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Waits for the 1 to 100 listed delays in order, and for the last of them after each further failure.
+    """Waits for the listed delays (1 to 100) in order, and for the last of them after each further failure.
 
     The jitter has the same meaning as in `Exponential`.
     """

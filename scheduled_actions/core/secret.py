@@ -67,6 +67,6 @@ class Secret:
 
 
 def bearer(value: str | None) -> str | None:
-    """Return the bearer token of an Authorization header; None if the header has none."""
+    """Return the bearer token of an Authorization header; None if it is missing or has another scheme."""
     scheme, _, credentials = (value or "").strip().partition(" ")
     return credentials.strip() if scheme.lower() == "bearer" else None

@@ -75,8 +75,8 @@ def verify(
         tolerance_seconds: Maximum difference between the timestamp and `now`.
 
     Raises:
-        SignatureInvalid: A header is missing or malformed, the timestamp is out of range, or none of the first eight
-            signatures matches.
+        SignatureInvalid: A header is missing or malformed, the timestamp is outside the tolerance, or none of the first
+            eight signatures matches.
     """
     message_id = _header(headers, ID_HEADER)
     timestamp = _header(headers, TIMESTAMP_HEADER)

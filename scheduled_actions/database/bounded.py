@@ -36,7 +36,7 @@ _GRACE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class StatementLimits:
-    """The maximum time in seconds that one statement may wait for a lock, and take in total; 0: unlimited."""
+    """The time limits of one statement in seconds, for each wait for a lock and in total; 0: unlimited."""
 
     #: If another statement is already waiting for the row, the wait is up to twice as long: first for its place in the
     #: queue, then for the holder.
@@ -100,7 +100,10 @@ class BoundedConnection(psycopg.Connection[_Row]):
         return connection
 
     def restore(self, limits: StatementLimits) -> None:
-        """Set the session settings that statements rely on; called after connecting and after a reset."""
+        """Set the session settings that statements rely on, if no pooler shares the session.
+
+        Called after connecting and after a reset.
+        """
         self.limits = limits
         self.has_own_session = self._set({"default_transaction_isolation": "read committed", **limits.settings})
         if not (self.info.parameter_status("DateStyle") or "").startswith("ISO"):
@@ -151,7 +154,7 @@ class BoundedConnection(psycopg.Connection[_Row]):
 
 
 class BoundedCursor(psycopg.Cursor[_Row]):
-    """Runs a statement outside a transaction in its own limited transaction if a pooler shares the session."""
+    """A cursor that, behind a pooler, wraps each statement outside a transaction in a limited transaction."""
 
     def execute(self, *given: Any, **options: Any) -> Self:  # noqa: ANN401 - psycopg's own arguments
         """Run a statement as psycopg does, within the limits."""

@@ -32,7 +32,7 @@ class Migration:
 
     @property
     def checksum(self) -> str:
-        """The SHA-256 of the statements, in hexadecimal; comments and white space do not change it."""
+        """The SHA-256 of the statements, in hexadecimal; comments, indentation and line breaks do not change it."""
         return hashlib.sha256(" ".join(_COMMENT.sub("", self.text).split()).encode()).hexdigest()
 
 

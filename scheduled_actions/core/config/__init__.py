@@ -204,7 +204,10 @@ class Config:
 
     @property
     def is_production(self) -> bool:
-        """Whether this is Vercel or `SCHEDULED_ACTIONS_ENV` is `production`: the embedded database is then rejected."""
+        """Whether this is a production environment, in which the embedded database is rejected.
+
+        That is Vercel, or any environment with `SCHEDULED_ACTIONS_ENV=production`.
+        """
         return bool(self.environ.get("VERCEL")) or self.environ.get(f"{PREFIX}ENV", "") == "production"
 
     @property

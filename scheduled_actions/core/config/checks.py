@@ -75,7 +75,7 @@ def whole_number(least: int, most: int) -> Check:
 
 def team_limits(value: Any) -> dict[str, int]:  # noqa: ANN401 - any value of TOML
     """Return the concurrency limits of teams by team id."""
-    _require(isinstance(value, dict), 'must be a table such as "acme" = 8')
+    _require(isinstance(value, dict), 'must be a table of limits by team, such as "acme" = 8')
     try:
         return {team: whole_number(1, 256)(limit) for team, limit in value.items()}
     except ValueError as error:
@@ -117,13 +117,13 @@ variable = matching(
     error=RedactedError,
 )
 _hours = matching(
-    "([01]?[0-9]|2[0-3]):[0-5][0-9]-([01]?[0-9]|2[0-3]):[0-5][0-9]", "must be two times of day, such as 20:00-08:00"
+    "([01]?[0-9]|2[0-3]):[0-5][0-9]-([01]?[0-9]|2[0-3]):[0-5][0-9]", "must be a range of times, such as 20:00-08:00"
 )
 
 
 def variables(value: Any) -> dict[str, str]:  # noqa: ANN401 - any value of TOML
     """Return the names of the channels' environment variables, by channel name."""
-    _require(isinstance(value, dict), 'must be a table such as ops = "OPS_SLACK_URL"')
+    _require(isinstance(value, dict), 'must be a table of variable names by channel, such as ops = "OPS_SLACK_URL"')
     check_table_names(value)
     return {name: variable(one) for name, one in value.items()}
 
@@ -168,7 +168,7 @@ def quiet_hours(value: Any) -> str | None:  # noqa: ANN401 - any value of TOML
 
 def event_patterns(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of TOML
     """Return 1 to 100 event patterns of the form `entity:verb`, as a tuple."""
-    _require(_is_list(value), "must be a list of 1 to 100 patterns")
+    _require(_is_list(value), 'must be a list of 1 to 100 patterns, such as ["task:*"]')
     for pattern in value:
         entity, _, verb = pattern.partition(":") if isinstance(pattern, str) else ("", "", "")
         is_whole = entity and verb and len(pattern) <= 200 and pattern.split() == [pattern]  # noqa: PLR2004 - named below

@@ -48,7 +48,7 @@ ErrorClass = TypeVar("ErrorClass", bound=ScheduledActionsError)
 
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 def error_class(error: type[ErrorClass]) -> type[ErrorClass]:
-    """Make a class an error: its fields become the constructor's arguments, and its name in snake case its `code`."""
+    """Make a class an error: its fields are the constructor's arguments, and its `code` is its name in snake case."""
     error.code = re.sub(r"(?<!^)(?=[A-Z])", "_", error.__name__).lower()
     return dataclass(eq=False, repr=False)(error)
 

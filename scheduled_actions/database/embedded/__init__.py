@@ -73,7 +73,7 @@ def attach(directory: Path, *, options: Sequence[str] = ()) -> LocalPostgres:
         options: Further arguments for `postgres` (`("-c", "fsync=off")`), used only if this call starts the server.
 
     Raises:
-        EmbeddedPostgresFailed: No suitable Postgres is installed, the server or its database could not be started or
+        EmbeddedPostgresFailed: No suitable Postgres is installed, the server could not be started or its database
             created, or the directory cannot be used; the message says what to do.
     """
     try:

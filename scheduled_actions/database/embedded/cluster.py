@@ -142,7 +142,7 @@ def relocate(cluster: Cluster, directory: Path) -> Cluster | None:
     """Store the cluster of a project that was moved or copied to `directory`, with another port.
 
     Returns:
-        The stored cluster; None if the original project still uses the data, and nothing was stored.
+        The stored cluster; None, and nothing is stored, if the original project still uses the data.
     """
     original = None if cluster.elsewhere is None else load(cluster.directory)
     if original is not None and original.elsewhere == cluster.elsewhere:
