@@ -64,7 +64,7 @@ class FactDocument(ResponseModel):
 @shares_fields(
     FactReport,
     changed="Whether the value changed.",
-    has_waiters="Whether actions that waited for the fact became due because its value changed.",
+    has_waiters="Whether the value changed while actions were waiting for the fact; the next tick wakes them.",
 )
 class ReportedFact(FactDocument):
     """A fact after a report."""
@@ -184,7 +184,7 @@ ROUTES = (
     ),
     Route(
         "PUT", _PATH, report_fact, "Report a fact", tag="Facts",
-        description="If the value changed, actions that wait for the fact become due immediately. Only the token "
+        description="If the value changed, the next tick wakes the actions that wait for the fact. Only the token "
         "called NAME, or an admin, may report `approval:NAME`.",
         body=ReportFactRequest, answers={HTTPStatus.OK: (ReportedFact, "The fact.")},
         refuses=(InvalidArgument, TooLarge, UnknownFact), headers=_ETAG, takes_if_match=True,
@@ -196,7 +196,7 @@ ROUTES = (
     ),
     Route(
         "DELETE", _PATH, delete_fact, "Delete a fact", tag="Facts",
-        description="The history of the fact is kept. Actions that wait for the fact become due immediately. Only the "
+        description="The history of the fact is kept. The next tick wakes the actions that wait for the fact. Only the "
         "token called NAME, or an admin, may delete `approval:NAME`.",
         query=TeamQuery,
         answers={HTTPStatus.OK: (FactDocument, "The deleted fact.")}, refuses=(UnknownFact, InvalidArgument),

@@ -47,7 +47,9 @@ class ActionType(ResponseModel):
         description="JSON Schema of the payload; null if the handler cannot be loaded."
     )
     retry: dict[str, Any] | None
-    schedulable: bool = Field(description="Whether the token of this request may schedule actions of this type.")
+    schedulable: bool = Field(
+        description="Whether the type is open to the token of this request; the role is not considered."
+    )
     error: str | None = Field(description="Why the handler cannot be loaded; null if it can be loaded.")
 
 

@@ -402,7 +402,9 @@ class Ownership(RequestModel):
     """The team that owns a new resource, and its creator."""
 
     team_id: ShortText | None = Field(
-        None, description="The team that owns the new resource. A team's token creates resources only for its own team."
+        None,
+        description="The team that owns the new resource. Default: the team of the request's token, else none. A "
+        "team's token creates resources only for its own team.",
     )
     created_by: ShortText | None = Field(
         None, description="Name of the creator. Default: `token:NAME` or, for `ADMIN_TOKEN`, `api:admin`."

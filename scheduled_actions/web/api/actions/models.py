@@ -70,7 +70,9 @@ class AllActionOptions(ActionOptions, HookOptions):
     """Options that actions and schedules share."""
 
     lock_group_blocks: bool | None = Field(
-        None, description="Whether the other actions of the lock group wait while this one waits for a retry."
+        None,
+        description="Whether the other actions of the lock group also wait while this one waits for a retry, a snooze "
+        "or its condition.",
     )
     user_id: ShortText | None = None
 

@@ -90,7 +90,8 @@ class ReminderDocument(_Notice):
     )
     times: Annotated[int, Field(ge=1, le=10_000), WholeNumber] | None = Field(
         None,
-        description="Maximum number of times that a repeated reminder is sent; null: until the deadline is resolved.",
+        description="Maximum number of times that the reminder is sent, including the first; null: until the deadline "
+        "is resolved. Needs `repeat`.",
     )
 
 
@@ -142,7 +143,9 @@ class _Definition(RequestModel):
     reminders: Annotated[list[_Offset | ReminderDocument], Field(max_length=STAGES_MOST)] | None = None
     escalation: Annotated[list[EscalationLevel], Field(max_length=STAGES_MOST)] | RepeatedEscalation | None = None
     auto_actions: Annotated[list[AutoAction], Field(max_length=STAGES_MOST)] | None = None
-    recipients: _Recipients | None = Field(None, description="The responsible people, who receive the reminders.")
+    recipients: _Recipients | None = Field(
+        None, description="The responsible people, who receive reminders without `to`."
+    )
     recurrence: Rule | None = Field(None, description="Rule of a series: a deadline is created for each occurrence.")
     timezone: TimeZone | None = Field(
         None, description="IANA time zone of local times, in which days are counted. Default: UTC."
@@ -159,8 +162,8 @@ class CreateDeadlineRequest(_Definition, _DeadlineDue, Ownership):
     target: Target
     name: _Name | None = Field(
         None,
-        description="Name, unique among the unresolved deadlines of the team. Without a name, each request creates a "
-        "new deadline.",
+        description="Name, unique among the unresolved deadlines of the team, except that those of a series share it. "
+        "Without a name, each request creates a new deadline.",
     )
 
     def given(self) -> dict[str, Any]:
@@ -221,7 +224,8 @@ class CancelDeadlineRequest(ReasonRequest):
 
     series: bool = Field(
         default=False,
-        description="Whether to also cancel the later deadlines of the series, and to create no further ones.",
+        description="Whether to also cancel the later unresolved deadlines of the series, and to create no further "
+        "ones.",
     )
 
 

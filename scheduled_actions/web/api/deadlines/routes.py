@@ -219,6 +219,8 @@ ROUTES = (
     ),
     Route(
         "GET", "/deadlines/{id}", get_deadline, "Get a deadline by id or name, with its timeline", tag="Deadlines",
+        description="Of several deadlines with one name, returns the unresolved one that is due first or, if all are "
+        "resolved, the newest.",
         answers={HTTPStatus.OK: (DeadlineWithTimeline, "The deadline.")}, refuses=(UnknownDeadline,), headers=_ETAG,
     ),
     Route(

@@ -76,7 +76,8 @@ _CALENDAR: dict[str, Any] = {
         "maxItems": DATES_MOST,
     },
     "adjustment": {
-        "description": "`drop` removes the occurrence; `preceding` and `following` move it to a business day.",
+        "description": "`drop` removes the occurrence; `preceding` and `following` move it to the business day before or "
+        "after, or to the edge of a window.",
         "enum": ["drop", "preceding", "following"],
     },
 }
@@ -124,7 +125,8 @@ class _ScheduleOptions(Scheduling, AllActionOptions):
     """Options of a schedule; null means the default."""
 
     recurrence_type: RecurrenceType | None = Field(
-        None, description="`fixed`: occurrences follow the rule; `rolling`: the interval starts when a run ends."
+        None,
+        description="`fixed` (default): occurrences follow the rule; `rolling`: the interval starts when a run ends.",
     )
     misfire: Misfire | None = Field(
         None, description="What happens to occurrences that no tick claimed in time. Default: `fire_once`."

@@ -93,7 +93,7 @@ class RotateSecretRequest(RequestModel):
     "setting `concurrency`. A process starts with 1, and reaches the maximum while the endpoint responds.",
     waiting=None,
     next_attempt_at="When the first pending delivery is due; null without one.",
-    deferred="Number of pending deliveries that were deferred because of the endpoint; a deferral uses no attempt.",
+    deferred="Number of pending deliveries that were deferred; a deferral uses no attempt.",
     deferred_until="When the first deferred delivery is due; null without one.",
     deferred_reason="Why the first deferred delivery was deferred: `hung` (a delivery took five seconds or more), "
     "`slow` (a delivery in flight takes much longer than usual), `full` (the in-flight limit is reached), `team` "
