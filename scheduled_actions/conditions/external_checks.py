@@ -250,7 +250,7 @@ def unknown_rows(
 ) -> list[dict[str, Any]]:
     """Run a query and return the rows that may become actions, as JSON objects.
 
-    A row that became an action is left out until the stored instant `until` of its key.
+    A row that became an action is left out until the instant `until` that is stored with its key.
 
     Args:
         database: Runs the query.

@@ -51,7 +51,7 @@ class Facts:
 
         Args:
             target: The entity: `{"type": "invoice", "id": "42"}`.
-            name: The name of the fact: `state`, `amount`, `approval:ann`, `user_action:signed:ann`.
+            name: 1 to 255 characters without `*`, such as `state`, `amount`, `approval:ann`, `user_action:signed:ann`.
             value: Any JSON, at most 16 KiB; reporting the stored value again wakes no action.
             team_id: The team of the fact; only conditions of this team's actions can test it. None: no team.
             by: Who reports the fact; stored with it.

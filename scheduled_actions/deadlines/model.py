@@ -154,7 +154,7 @@ class Deadline:
 
     @property
     def reach(self) -> AddressReach | None:
-        """Which addresses the deadline may use, if any were given with a token; None: all are from application code."""
+        """Which addresses the deadline may use if any was given with a token; None: any, for application code."""
         reach = self.definition.get("reach")
         return None if reach is None else "public" if reach == "public" else "team"
 

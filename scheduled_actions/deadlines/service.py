@@ -83,7 +83,7 @@ class Deadlines:
     def locked(
         self, reference: UUID | str, *, team_id: str | None, connection: psycopg.Connection[Any] | None = None
     ) -> Iterator[tuple[Deadline, Connection]]:
-        """Lock a deadline within a `with` block; yield the deadline and the connection that holds the lock.
+        """Lock a deadline inside the block; yield the deadline and the connection that holds the lock.
 
         Args:
             reference: Id or name.
@@ -105,10 +105,11 @@ class Deadlines:
         requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> tuple[Deadline, bool]:
-        """Create a deadline, or update the unresolved one of the same name in its team.
+        """Create a deadline, or update the unresolved deadline with the same name in its team.
 
         Arguments equal to the stored ones change nothing. A change of a single deadline also has the effects of `move`:
-        a missed deadline becomes open again, and an acknowledgement ends.
+        a missed deadline becomes open again, and an acknowledgement ends. A change of a series also applies to its
+        later unresolved deadlines.
 
         Args:
             given: The arguments of `set_deadline`.

@@ -213,7 +213,7 @@ def parse_users(given: Any, *, usual_zone: str) -> dict[str, ZoneInfo]:  # noqa:
 
     Args:
         given: Time zones by user id; or a list of `Person`s with an id, or of mappings with `user_id` and `timezone`.
-            `usual_zone` replaces a time zone of None.
+            A user whose time zone is None gets `usual_zone`.
         usual_zone: The IANA name of the default time zone.
 
     Raises:

@@ -49,7 +49,7 @@ class Notice(BaseModel):
     severity: Severity | None = None
     #: `{"deadline_id", "stage"}`: the notification is sent only while the stage is valid; None: always.
     guard: dict[str, Any] | None = None
-    #: Which addresses the caller may use, if `to` was given with a token; None: application code.
+    #: Which addresses the caller may use, if `to` was given with a token; None: any, for application code.
     reach: AddressReach | None = None
 
     @field_validator("to")
@@ -89,7 +89,7 @@ class NoticeOptions:
     #: Whether the notifications to one person may be combined into one message.
     digest: bool = False
     team_id: str | None = None
-    #: Which addresses the caller who gave the recipients may use; None: application code.
+    #: Which addresses the caller who gave the recipients may use; None: any, for application code.
     reach: AddressReach | None = None
     #: Further arguments of `schedule_action`: `target`, `created_by`, `metadata`, `priority`.
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Notifications:
     # -- quiet hours ---------------------------------------------------------------------------------------------------
 
     def quiet_until(self, person: Person, *, severity: Severity | None, at: datetime) -> datetime | None:
-        """Return the end of a person's quiet hours that contain `at`; None if they do not.
+        """Return the end of a person's quiet hours if they contain `at`; otherwise None.
 
         Args:
             person: The person to notify.
@@ -233,7 +233,7 @@ class Notifications:
             severity: The severity of the notifications; None: derived from the time left.
             guard: `{"deadline_id", "stage"}`: the notifications are sent only while the stage is valid; None: always.
             team_id: The team of the deadline.
-            reach: Which addresses the caller who gave the recipients may use; None: application code.
+            reach: Which addresses the caller who gave the recipients may use; None: any, for application code.
             arguments: Further arguments of `schedule_action`.
 
         Returns:

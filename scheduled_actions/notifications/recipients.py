@@ -47,13 +47,13 @@ class Recipients:
     ) -> list[tuple[Person, str | dict[str, Any]]]:
         """Return the people to notify, without duplicates; deputies replace people who are away.
 
-        If all people of a recipient are away and none has a deputy who is present, the first of them is returned.
+        If all people of a recipient and their deputies are away, the first of the people is returned.
 
         Args:
             recipients: One or a list, each an address, `resolver:name`, a `Person`, or a mapping of its fields.
             team_id: The team of the notification; passed to resolvers.
             now: The instant at which absences are evaluated; aware.
-            reach: Which addresses the caller may use; None: application code.
+            reach: Which addresses the caller may use; None: any, for application code.
 
         Returns:
             Each person, and the recipient to store, which is never the result of a resolver: an address,
@@ -102,7 +102,7 @@ class Recipients:
             recipients: A list, as `resolve` takes it.
             name: The name of the list in errors.
             team_id: The team of the notifications; None: no team.
-            reach: Which addresses the caller may use; None: application code.
+            reach: Which addresses the caller may use; None: any, for application code.
 
         Raises:
             InvalidArgument: A recipient is invalid or has an address that the caller may not use, or its resolver is

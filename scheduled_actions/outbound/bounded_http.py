@@ -270,7 +270,7 @@ def _connect(info: Any, limits: Limits) -> socket.socket:  # noqa: ANN401 - an e
 
 
 def _tunnel(proxies: Sequence[Any], info: Any, limits: Limits) -> socket.socket:  # noqa: ANN401 - an entry of getaddrinfo
-    """Connect through the proxy to a checked IP address; a proxy that gets the host name would resolve it again.
+    """Connect through the proxy to a checked IP address, because the proxy would resolve a host name again.
 
     Raises:
         ProxyRefused: The proxy did not respond with a status of 2xx.

@@ -56,7 +56,7 @@ def post(
     Args:
         url: http or https.
         body: Sent unchanged.
-        headers: Added to the default headers, such as `User-Agent`; replaces those with the same name in the same case.
+        headers: Added to default headers such as `User-Agent`, or replacing those with exactly the same name.
         reach: The addresses that may be reached, the proxy and the certificate authorities.
         connect_timeout: Seconds for each address of the host, and for the TLS handshake.
         total_timeout: Seconds for everything except the system's name resolution.

@@ -268,7 +268,7 @@ def _unwanted(endpoint: Endpoint, event: WebhookEvent, context: Context) -> Skip
 
 
 def _wait_for_rate(endpoint: Endpoint, directory: EndpointDirectory) -> Snooze | None:
-    """Wait for a slot under the endpoint's rate limit; return a snooze if the wait is too long or a delivery hung."""
+    """Wait for a slot under the rate limit; return a snooze if the wait is too long or an earlier delivery hung."""
     # Checked before a slot is reserved, because an unused slot is lost.
     if (hung := directory.throttle.hung(endpoint.name)) is not None:
         return _defer(hung.seconds, hung.reason)

@@ -128,7 +128,7 @@ class _Fields:
         return value
 
     def read_optional(self, name: str, rule: _FieldRule) -> Any:  # noqa: ANN401 - any JSON
-        """Return the value of a field that may be missing or null."""
+        """Check the value of a field by a rule, and return it; None if it is missing or null."""
         return None if self.take(name) is None else self.read(name, rule)
 
     def name(self, name: str) -> str:

@@ -55,7 +55,7 @@ class NewDeadline:
     team_id: str | None
     metadata: Mapping[str, Any] | None
     created_by: str | None
-    #: Which addresses the deadline may use if they were given with a token; None: application code.
+    #: Which addresses the deadline may use if they were given with a token; None: any, for application code.
     reach: AddressReach | None = None
 
     @property

@@ -41,7 +41,7 @@ _GOODBYE_SECONDS = 0.5
 
 @error_class
 class MailNotSent(ScheduledActionsError):
-    """The message was not sent. The error contains the server's reply, but no address of a recipient and no login."""
+    """The server did not confirm the message. The error contains its reply, but no address of a recipient or login."""
 
     what: str
     reply: str = ""

@@ -25,7 +25,7 @@ HealthDecision: TypeAlias = Literal["none", "warn", "disable"]
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The failures of an endpoint since its last success; instants are aware, and None if there was no such event."""
+    """The failures of an endpoint since its last success. Each instant is aware; None: there has been none."""
 
     #: The first failure.
     failing_since: datetime | None = None

@@ -94,7 +94,7 @@ class ThrottleState:
             name: Name or id of the endpoint.
             now: The current time on the clock.
             draw: Uniform in [0, 1); spreads the deferred deliveries.
-            team: The team whose share of the threads the delivery uses; None: no share, no limit.
+            team: The endpoint's team, whose endpoints share threads until they have responded; None: no such limit.
         """
         found = self._endpoints.get(name)
         if found is None:
@@ -120,7 +120,7 @@ class ThrottleState:
         Args:
             name: Name or id of the endpoint.
             now: The current time on the clock.
-            team: The team whose share of the threads the delivery uses; None: no share, no limit.
+            team: The endpoint's team, whose endpoints share threads until they have responded; None: no such limit.
         """
         if name not in self._endpoints:
             self._forget_idle(now)
