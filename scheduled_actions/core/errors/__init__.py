@@ -1,4 +1,4 @@
-"""Exception classes of the package, named after the fact.
+"""Exception classes of the package, each named after its cause.
 
 Three families map to HTTP statuses: `RequestError` (invalid request, 4xx), `StateConflict` (valid request in the wrong
 state, 409) and `DeploymentError` (configuration or infrastructure, 503). Every class builds its message and keeps the

@@ -71,7 +71,7 @@ class SecretUnreadable(DeploymentError):
 class DatabaseUnavailable(DeploymentError):
     """Postgres cannot be reached, refused the login, or closed the connection.
 
-    The reason contains no address, name or password, and never the data source name.
+    The reason contains no part of the data source name, such as an address, a user or a password.
     """
 
     message = "the database cannot be reached: {reason}"

@@ -102,7 +102,7 @@ class UnknownActionType(_ActionTypeError):
 
 @error_class
 class ActionTypeForbidden(_ActionTypeError):
-    """The caller may not schedule actions of that type over HTTP."""
+    """Over HTTP, the caller may not schedule actions of that type, or not with that payload."""
 
     message = 'action type "{action_type:text}" {problem}'
     problem: str

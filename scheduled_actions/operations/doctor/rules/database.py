@@ -33,7 +33,7 @@ class MigrationState:
 
 
 def database(problem: str | None) -> Check:
-    """Return a fault if the database does not answer; the problem contains no address, name or password."""
+    """Return a fault if the database does not answer; the problem contains no address, user or password."""
     return first_problem(
         "database",
         (problem, FAULT, str(problem), "check DATABASE_URL, and that the server accepts connections"),
