@@ -45,7 +45,7 @@ def parse_business_day(text: str, *, zone: ZoneInfo, anchor: datetime, since: da
         zone: The zone of the rule's dates and wall clock.
         anchor: Aware; its wall time is the time of day unless the rule has one (`at 09:00`).
         since: Aware; the rule has no occurrence before it.
-        calendar: The skips; their holidays, dates and ranges are not business days.
+        calendar: The skips; their holidays, dates and ranges, and all weekends, are not business days.
 
     Raises:
         RecurrenceInvalid: The text is not such a rule.

@@ -58,7 +58,7 @@ def compile_recurrence(
 
     Args:
         text: An interval, a cron expression, an RRULE, a business day of a period, or `custom:` and a name.
-        timezone: IANA name of the zone whose wall clock the rule follows.
+        timezone: IANA name of the zone of the skips, and of the rule's wall clock unless DTSTART of an RRULE sets another.
         anchor: Aware: the instant from which intervals count, the time of day of rules without one, and, without
             `since`, the first instant that may be an occurrence.
         since: Aware: an instant before the anchor from which occurrences are allowed; a later value has no effect.
@@ -220,7 +220,7 @@ class Recurrence:
             moment: Aware, in any zone.
 
         Returns:
-            In UTC; never a local time that does not exist. None if the recurrence has ended.
+            In UTC; None if the recurrence has ended.
 
         Raises:
             InvalidArgument: `moment` is naive.

@@ -290,11 +290,11 @@ class _CalendarInterval(_Interval):
             applying(
                 (
                     self.length.months % 12 and day > _SHORTEST_MONTH,
-                    f"In months without a day {day}, the rule occurs on the last day",
+                    f"In months without day {day}, the rule occurs on the last day",
                 ),
                 (
                     self.length.months and not self.length.months % 12 and self._is_on_leap_day,
-                    "In years without a 29 February, the rule occurs on the 28th",
+                    "In years without 29 February, the rule occurs on the 28th",
                 ),
                 (self.exact, "Hours are real time and add up: when the clocks change, so does the time of day"),
                 (

@@ -56,7 +56,7 @@ def resolve(wall: datetime, zone: ZoneInfo) -> Occurrence:
 
 
 def offset_at(wall: datetime, zone: ZoneInfo, *, fold: int = 0) -> timedelta:
-    """Return the UTC offset of a wall time; in a gap or overlap, the offset before the change, with fold=1 after it."""
+    """Return the UTC offset of a wall time; in a gap or overlap, that before the change, or after it with fold=1."""
     return zone.utcoffset(wall.replace(fold=fold)) or timedelta(0)  # a ZoneInfo always has one
 
 
@@ -118,10 +118,10 @@ class Rule(ABC):
             budget: Limits the steps of the search; kinds of rules whose searches are short ignore it.
 
         Returns:
-            In UTC; never a local time that does not exist. None if the rule has ended.
+            In UTC; None if the rule has ended.
 
         Raises:
-            NeverOccurs: Nothing occurs within `HORIZON_YEARS`.
+            NeverOccurs: There is no occurrence within `HORIZON_YEARS` years after `moment`.
             RecurrenceInvalid: A project function failed, or returned an invalid result.
             FunctionTimedOut: A project function did not return in time.
             BudgetExceeded: The search took too many steps.

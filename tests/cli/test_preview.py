@@ -66,7 +66,7 @@ def test_warnings_are_printed_at_the_end(preview):
 
     assert ran.stdout.splitlines()[-3:] == [
         "",
-        "warning: In months without a day 31, the rule occurs on the last day",
+        "warning: In months without day 31, the rule occurs on the last day",
         "warning: The rule ends after 2 occurrences",
     ]
 

@@ -257,7 +257,7 @@ def test_the_description_includes_zone_skips_and_until():
         "Every month on day 30 (or the last) at 09:00 in America/New_York, moved from weekends, holidays (US) and "
         "22:00-02:00 to the following business day or the end of the window, until 2027-03-31 08:00"
     )
-    assert recurrence.warnings == ("In months without a day 30, the rule occurs on the last day",)
+    assert recurrence.warnings == ("In months without day 30, the rule occurs on the last day",)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_months_from_the_31st_use_the_last_day_of_shorter_months_and_return_to_t
 
     assert days == ["2027-11-30", "2027-12-31", "2028-01-31", "2028-02-29", "2028-03-31", "2028-04-30"]
     assert rule.description == "Every month on day 31 (or the last) at 09:00"
-    assert rule.warnings == ("In months without a day 31, the rule occurs on the last day",)
+    assert rule.warnings == ("In months without day 31, the rule occurs on the last day",)
 
 
 def test_years_from_a_leap_day_use_the_28th_and_return_to_the_29th():
@@ -151,7 +151,7 @@ def test_years_from_a_leap_day_use_the_28th_and_return_to_the_29th():
         "2028-02-29",
     ]
     assert rule.description == "Every year on 29 February (or the last) at 09:00"
-    assert rule.warnings == ("In years without a 29 February, the rule occurs on the 28th",)
+    assert rule.warnings == ("In years without 29 February, the rule occurs on the 28th",)
 
 
 def test_the_anchor_is_the_first_occurrence_and_none_is_before_it():

@@ -81,7 +81,7 @@ def test_the_second_occurrence_of_an_hour_has_its_own_offset():
 def test_warnings_come_from_the_rule():
     found = previewed("monthly", start=START.replace(day=31))
 
-    assert found["warnings"] == ["In months without a day 31, the rule occurs on the last day"]
+    assert found["warnings"] == ["In months without day 31, the rule occurs on the last day"]
 
 
 @pytest.mark.parametrize(

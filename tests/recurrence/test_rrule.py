@@ -196,7 +196,7 @@ def test_every_spelling_of_a_rule_is_accepted(text, canonical):
             "DTSTART;TZID=Europe/Berlin:20270101T090000 FREQ=DAILY;UNTIL=20270201T090000",
             (
                 "must be in UTC because DTSTART is in Europe/Berlin: "
-                "for local time in that zone write UNTIL=20270201T080000Z"
+                "if it is local time in that zone, write UNTIL=20270201T080000Z"
             ),
         ),
     ],

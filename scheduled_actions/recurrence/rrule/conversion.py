@@ -14,8 +14,8 @@ from scheduled_actions.recurrence.model import clock_changes
 from scheduled_actions.recurrence.rrule.parts import DAYS
 from scheduled_actions.recurrence.rrule.text import read_text
 
-#: The period in which a recurrence and an RRULE are compared if it has few occurrences; it contains all clock changes
-#: of a year.
+#: The period in which a recurrence with few occurrences is compared with an RRULE; it contains all clock changes of a
+#: year.
 _HORIZON = timedelta(days=400)
 #: From this number of occurrences on, only two months and the days around each clock change are compared.
 _FEW = 62
@@ -105,7 +105,7 @@ def _sampled(recurrence: Recurrence, start: datetime, remaining: int | None) -> 
 def _exceptions(
     rule: str, start: datetime, zone: ZoneInfo, stretches: list[_Stretch], budget: EvaluationBudget
 ) -> list[datetime] | None:
-    """Return the instants of a rule that are not in the stretches.
+    """Return the instants at which a rule occurs within the stretches, but the recurrence does not.
 
     Returns:
         None if there are too many, or if the rule lacks an instant of the stretches.

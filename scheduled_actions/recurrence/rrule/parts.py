@@ -21,7 +21,8 @@ from scheduled_actions.recurrence.phrases import WEEKDAYS, Malformed, quoted, re
 Frequency: TypeAlias = Literal["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY"]
 FREQUENCIES: tuple[Frequency, ...] = get_args(Frequency)
 DAYS = tuple(name[:2].upper() for name in WEEKDAYS)
-#: The years in which occurrences are computed: before, zones used local mean time; soon after, datetime ends.
+#: The years in which occurrences are computed: before them, zones used local mean time; soon after them, the range of
+#: `datetime` ends.
 FIRST_YEAR, LAST_YEAR = 1900, 9990
 
 #: Maximum number of days in a period of each frequency.
@@ -55,7 +56,7 @@ class Stamp:
     def end_at(self, floating: ZoneInfo) -> datetime:
         """Return the last instant that the value includes, in UTC: for a date, the last second of the day.
 
-        A value after the year `LAST_YEAR` gives the last day of that year.
+        A value after the year `LAST_YEAR` gives 31 December of `LAST_YEAR`.
         """
         if self.wall.year > LAST_YEAR:
             return datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
@@ -65,7 +66,7 @@ class Stamp:
 
     @property
     def value(self) -> str:
-        """The value in iCalendar format, without its zone."""
+        """The value in iCalendar format, without a TZID."""
         is_utc = self.zone is not None and self.zone.key == "UTC"
         return f"{self.wall:%Y%m%d}" if self.is_date else f"{self.wall:%Y%m%dT%H%M%S}{'Z' if is_utc else ''}"
 

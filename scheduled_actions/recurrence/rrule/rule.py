@@ -238,7 +238,7 @@ def _check_against_start(parts: Parts, start: Stamp | None) -> None:
     if end and start.zone is not None and until is not None and until.zone is None:
         raise Malformed(
             f"UNTIL: {end} must be in UTC because DTSTART is in {start.zone.key}: "
-            f"for local time in that zone write UNTIL={until.end_at(start.zone):%Y%m%dT%H%M%SZ}"
+            f"if it is local time in that zone, write UNTIL={until.end_at(start.zone):%Y%m%dT%H%M%SZ}"
         )
 
 

@@ -162,7 +162,7 @@ class Causes:
         return max([to, *ends, *(self._beginning_of(day + DAY) + _MARGIN for day in lasts)])
 
     def business_day_from(self, day: date, step: timedelta, budget: EvaluationBudget) -> date:
-        """Return the next business day in the direction of `step`; without one in a year, a day further away."""
+        """Return the next business day in the direction of `step`; without one in a year, a day over a year away."""
         return _last_in_a_row(day, step, self._is_free, budget, most=367) + step
 
     def _is_free(self, day: date) -> bool:
