@@ -51,9 +51,9 @@ ROUTER = Router(ROUTES)
 
 @cache
 def reserved_path_words() -> frozenset[str]:
-    """Return the fixed parts of paths where other paths have an id, such as `counts` in `/actions/counts`.
+    """Return the words that take the place of an id in paths, such as `counts` in `/actions/counts`.
 
-    They are invalid as names of resources.
+    The dashboard finds no resource by such a name.
     """
     before_ids = {route.path.partition("{id}")[0] for route in ROUTES if "{id}" in route.path}
     return frozenset(

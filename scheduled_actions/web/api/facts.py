@@ -115,7 +115,7 @@ def get_fact(call: Call[TeamQuery, EmptyRequest]) -> Answer:
 
 
 def get_fact_history(call: Call[FactHistoryQuery, EmptyRequest]) -> Answer:
-    """Return the latest changes of a fact, newest first; also those of a deleted fact."""
+    """Return the latest changes of a fact, newest first, even if the fact was deleted."""
     changes = call.runtime.facts.history(*_fact_of(call), team_id=_team_of(call), limit=call.query.limit)
     if not changes:
         raise UnknownFact(**call.path)

@@ -352,7 +352,7 @@ def page_of(name: str, description: str, **rows: Any) -> type[PageDocument]:  # 
     Args:
         name: The name of the model.
         description: The docstring of the model.
-        rows: The field that holds the rows, such as `facts=list[Fact]`; a `next_cursor` replaces that of the base.
+        rows: The field that holds the rows, such as `facts=list[Fact]`; also `next_cursor` if its type differs.
     """
     return create_model(name, __base__=PageDocument, __doc__=description, **rows)
 

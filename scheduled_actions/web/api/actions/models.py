@@ -187,7 +187,7 @@ class UpdateActionQuery(RequestModel):
 
 
 class ActionCountsQuery(TeamQuery):
-    """Filters of the counts, and the age from which an action is overdue."""
+    """The team to count, and the number of seconds after which a due action is overdue."""
 
     overdue_seconds: Annotated[float, Field(ge=0, le=_YEAR_SECONDS, strict=False, allow_inf_nan=False)] = Field(
         _OVERDUE_SECONDS, description="An action is overdue once it has been due for this many seconds."

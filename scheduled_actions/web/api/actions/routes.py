@@ -182,7 +182,7 @@ def run_action(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
 
 
 def count_actions(call: Call[ActionCountsQuery, EmptyRequest]) -> Answer:
-    """Return the numbers of actions by status and type; zeros for a team that the caller may not see."""
+    """Count actions by status and type, and due and overdue actions; zeros for a team that the caller may not see."""
     counts, lateness = management.ActionCounts(), []
     if call.sees_team:
         counts = call.runtime.action_operations.counts(

@@ -76,8 +76,8 @@ _CALENDAR: dict[str, Any] = {
         "maxItems": DATES_MOST,
     },
     "adjustment": {
-        "description": "`drop` removes the occurrence; `preceding` and `following` move it to the business day before or "
-        "after, or to the edge of a window.",
+        "description": "`drop` removes the occurrence; `preceding` and `following` move it to the business day before "
+        "or after, or to the edge of a window.",
         "enum": ["drop", "preceding", "following"],
     },
 }

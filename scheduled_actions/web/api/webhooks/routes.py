@@ -158,7 +158,7 @@ def _run_batch(call: Call[Any, Any], run: partial[BatchProgress]) -> Answer:
 
 
 def list_event_types(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
-    """Return the declared event types, those of watched tables, and those emitted before (in the caller's team)."""
+    """Return the declared event types, those of watched tables, and those emitted before in the caller's team."""
     return Answer(EventTypes.model_validate({"events": call.runtime.endpoints.events(team_id=call.caller.team_id)}))
 
 
