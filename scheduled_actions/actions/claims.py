@@ -100,8 +100,8 @@ def claim_free_of_others(
         window: Maximum number of rows read, skipped ones included.
 
     Returns:
-        The claimed actions in order, and where the next scan continues; `START` if this one reached the last due
-        action.
+        The claimed actions in order, and where the next scan continues; `START` if this scan reached the last
+        due action.
     """
     found, *last = sql.run_one(
         connection,

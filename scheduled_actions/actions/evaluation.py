@@ -49,7 +49,7 @@ class PendingCheck:
 
 
 def evaluate(claimed: Sequence[Claimed], do: Do) -> dict[UUID, AttemptResult | PendingCheck]:
-    """Evaluate the conditions of claimed actions; return an outcome or pending checks by action id.
+    """Evaluate the conditions of claimed actions; return outcomes and pending checks by action id.
 
     An action that is missing from the result can be dispatched.
 

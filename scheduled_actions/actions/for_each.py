@@ -1,4 +1,4 @@
-"""Schedule an action for each row of a query that has none yet."""
+"""Schedule an action for each row of a query, unless the row already has one."""
 
 from collections.abc import Mapping
 from typing import Any

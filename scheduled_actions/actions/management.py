@@ -121,8 +121,8 @@ class ActionOperations:
     ) -> ActionCounts:
         """Count actions (of a team) by status and by type, and count due and overdue actions.
 
-        If a count is capped, the counts made from the same rows are incomplete: of a status, those by type and, for a
-        team, `due` and `overdue`; of `due`, also `overdue`.
+        If a status is capped, its counts by type are too low. `overdue` may be too low if `due` is capped; for a team,
+        both may be too low if `pending` is capped.
 
         Args:
             team_id: Only this team.
@@ -158,7 +158,7 @@ class ActionOperations:
         )
 
     def exact_counts(self, *, overdue_seconds: float = 300) -> ActionCounts:
-        """Count all actions by status, and due and overdue actions, without limits or types; reads the whole table."""
+        """Count all actions by status, and due and overdue actions, exactly, but not by type; reads the whole table."""
         with self.database.connection() as connection:
             found = dict(store.sql.run(connection, "count_by_status").fetchall())
             due, overdue, oldest = store.due(connection, overdue_seconds=overdue_seconds, most=_NO_BOUND)

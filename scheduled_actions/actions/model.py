@@ -105,7 +105,7 @@ def columns_of(given: Mapping[str, Any]) -> dict[str, Any]:
         given: As returned by `arguments_of`, without the action type, the payload and the dependencies.
 
     Raises:
-        InvalidArgument: A value is invalid.
+        RequestError: A value is invalid or too large.
     """
     columns: dict[str, Any] = {}
     for name, value in given.items():

@@ -120,7 +120,7 @@ def find(
 ) -> tuple[list[UUID], UUID | None]:
     """Return the ids of the newest matches, at most `limit`, and the cursor to continue from; None at the end.
 
-    Reads a bounded number of rows; before the end, too, there may be fewer matches than `limit`, or none.
+    Reads a bounded number of rows, and may therefore return fewer ids than `limit`, or none, before the end.
     """
     statuses = None if filters.statuses is None else [status.value for status in filters.statuses]
     parameters: dict[str, Any] = {

@@ -292,7 +292,7 @@ class Scheduler:
             action_id: The action.
             reason: Stored in the history of the action, and shown to users.
             by: Who cancels the action; stored in its history.
-            also_running: Whether a running action is requested to stop; if False, the call raises `WrongStatus`.
+            also_running: Whether a running action is requested to stop; if False, it causes `WrongStatus`.
             team_id: Only within this team.
             edit_lock_seconds: As for `update_action`.
             connection: Your own connection; the change takes effect once its transaction commits.

@@ -151,7 +151,7 @@ def change(
 
 
 def read(connection: Connection, ids: Sequence[UUID]) -> list[Action]:
-    """Return those of these actions that exist, newest first."""
+    """Return the actions with these ids, newest first; ids without an action are ignored."""
     return [action_of(row) for row in sql.run_leniently(connection, "get_actions", {"ids": list(ids)})] if ids else []
 
 
@@ -164,8 +164,8 @@ def update(connection: Connection, action_id: UUID, changes: Mapping[str, Any]) 
         changes: Parameters of `update_action.sql`, with `team_id` and `edit_lock_seconds`; documents as JSON text.
 
     Returns:
-        The action; None if it does not exist (in the team), is not pending, or, if `edit_lock_seconds`
-            is given, is overdue or due within that time.
+        The action; None if it does not exist (in the team), is not pending, or, if `edit_lock_seconds` is
+        given, is overdue or due within that time.
     """
     return one(connection, "update_action", **_NO_DEPENDENCIES | {"id": action_id, **changes})
 

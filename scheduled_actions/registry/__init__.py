@@ -156,7 +156,7 @@ class Registry:
         return self._options.get(action_type) or HandlerOptions(action_type=action_type)
 
     def awaits_import(self, action_type: str) -> str | None:
-        """Return the module that loading a handler would import; None if it imports nothing or fails immediately."""
+        """Return the module that loading a handler would import; None if that imports nothing or fails immediately."""
         is_loaded = action_type in self._resolved or action_type in self._given
         reference = None if is_loaded else self._handlers.get(action_type)
         if reference is None or not self._loader.may_block(reference):
@@ -169,8 +169,9 @@ class Registry:
         Raises:
             InvalidArgument: The type is not a string.
             UnknownActionType: This build has no handler of the type.
-            HandlerBroken: The module cannot be imported, or the function cannot be used as a handler. Calls within ten
-                seconds after a failure raise the same error without a new import.
+            HandlerBroken: The module cannot be imported, its import in another thread takes more than 30 seconds, or
+                the function cannot be used as a handler. Calls within ten seconds after a failed import raise the same
+                error without a new import.
         """
         if not isinstance(action_type, str):
             raise InvalidArgument("action_type", action_type, "a string")

@@ -76,8 +76,8 @@ def action(
             from the text of `handlers/` without running it.
         timeout_seconds: Seconds after which an attempt fails; None: the setting `default_timeout_seconds`.
         max_attempts: The maximum number of attempts, including the first; None: the setting `max_attempts`.
-        retry: The delays between attempts (`Exponential`, `Linear`, `Delays`, or an object of your own with
-            their method `delay`); None: the settings `retry.*`.
+        retry: The delays between attempts (`Exponential`, `Linear`, `Delays`, or your own object with a method
+            `delay`); None: the settings `retry.*`.
         dedup_window: Seconds within which duplicates are merged; 0 merges nothing; None: the setting
             `deduplication.window_seconds`.
         description: One line for people; empty: the first line of the function's docstring.
@@ -169,7 +169,7 @@ class HandlerSignal(ScheduledActionsError):
 
 
 class RetryAfter(HandlerSignal):
-    """The error that fails the attempt; if another one is left, it starts after `delay`, whatever the retry policy.
+    """The error that fails the attempt; if another attempt is left, it starts after `delay`, whatever the retry policy.
 
     Args:
         delay: From now; a `timedelta` or seconds, 0 or more.

@@ -33,7 +33,7 @@ Loaded = TypeVar("Loaded")
 
 
 class ImportFailed(Exception):
-    """A module of the project cannot be imported; the message contains the reason and the line."""
+    """A module of the project cannot be imported; the message contains the reason and, if known, the line."""
 
 
 @dataclass(eq=False)

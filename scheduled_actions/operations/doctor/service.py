@@ -171,7 +171,7 @@ def _handlers(parts: Installation) -> list[Check]:
 def _ask_database(
     parts: Installation, ask: Callable[[Installation, Connection], Iterator[Check]], *, patience_seconds: float
 ) -> list[Check]:
-    """Return the check `database`, and the checks of `ask`, up to a failure."""
+    """Return the check `database`, and the checks that `ask` yields before any failure."""
     checks: list[Check] = []
     problem = None
     is_over = threading.Event()

@@ -62,7 +62,7 @@ def clock_lead(connection: Connection, *, now: Callable[[], float] = time.time) 
 
 
 def old_transactions(connection: Connection, *, older_than: timedelta = OLD_TRANSACTION) -> list[tuple[int, timedelta]]:
-    """Return the process id and age of visible transactions older than `older_than`, the oldest first, at most 20."""
+    """Return the process ids and ages of visible transactions older than `older_than`, the oldest first, at most 20."""
     return [
         (pid, timedelta(seconds=age))
         for pid, age in sql.run(connection, "doctor_transactions", seconds=older_than.total_seconds())

@@ -133,7 +133,8 @@ def simulate(
     moves to the next minute.
 
     Args:
-        series: The active schedules with their rules; a rule that exceeds its budget counts up to that occurrence.
+        series: The active schedules with their rules; of a rule that exceeds its budget, only the
+            occurrences found before are counted.
         waiting: Other pending actions; those due before or after the range are ignored.
         start: Aware.
         end: Aware, after `start`.

@@ -41,6 +41,8 @@ class Simulator:
     ) -> Simulation:
         """Forecast the actions that run after `start` and up to `end` if the schedules do not change.
 
+        Pending actions that became due before the minute of `start` are not included.
+
         Args:
             start: Aware; None: now, by the database's clock.
             end: Aware, after `start`, at most 92 days later.

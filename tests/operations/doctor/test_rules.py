@@ -90,7 +90,7 @@ def ticks(due=0, **ago):
         (
             project_rules.handlers(count=3, broken=(), too_long={"a:b": 30}),
             WARNING,
-            "never started, because their timeout is longer",
+            "never started, because their timeout does not fit",
         ),
         (database_rules.database(None), OK, "answers"),
         (database_rules.database("it was refused"), FAULT, "it was refused"),

@@ -33,7 +33,11 @@ class MigrationState:
 
 
 def database(problem: str | None) -> Check:
-    """Return a fault if the database does not answer; the problem contains no address, user or password."""
+    """Return a fault if the database does not answer or rejects a query.
+
+    Args:
+        problem: What went wrong, without an address, user or password; None: the database answers.
+    """
     return first_problem(
         "database",
         (problem, FAULT, str(problem), "check DATABASE_URL, and that the server accepts connections"),
@@ -166,14 +170,16 @@ def clocks(machine_ahead: timedelta) -> Check:
             apart > CLOCK_WARNING,
             FAULT if apart > CLOCK_FAULT else WARNING,
             f"this machine is {in_words(apart)} {direction} the database, whose clock determines which actions are due",
-            "synchronize both clocks (NTP): signatures are rejected beyond five minutes",
+            "synchronize both clocks (NTP): beyond a difference of five minutes, webhook signatures are rejected",
         ),
         ok="this machine and the database agree",
     )
 
 
 def pooler(*, is_shared: bool, is_relayed: bool, is_declared_direct: bool) -> Check:
-    """Return a fault if `database_direct` is set behind a transaction-mode pooler, a warning for others and proxies.
+    """Return a fault or a warning if `database_direct` is set behind a pooler or a proxy.
+
+    A transaction-mode pooler causes a fault, any other pooler and a proxy cause a warning.
 
     Args:
         is_shared: Whether two clients got the same session: a transaction-mode pooler.

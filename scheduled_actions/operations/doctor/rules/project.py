@@ -125,7 +125,7 @@ def handlers(
         count: Number of handlers.
         functions: Number of other project functions.
         broken: For each handler or function that cannot be imported, a sentence with the reason.
-        too_long: Timeouts that are longer than any tick, in seconds, by action type.
+        too_long: Timeouts that do not fit into a tick, in seconds, by action type.
     """
     named = ", ".join(f"{name} ({seconds:g} s)" for name, seconds in (too_long or {}).items())
     return first_problem(
@@ -134,7 +134,7 @@ def handlers(
         (
             named,
             WARNING,
-            f"never started, because their timeout is longer than a tick: {named}",
+            f"never started, because their timeout does not fit into a tick: {named}",
             (
                 "raise max_duration_seconds and the host's request limit, or lower timeout_seconds (or "
                 "default_timeout_seconds) to two seconds less than max_duration_seconds"

@@ -219,7 +219,9 @@ def refused_pings(
     callers: Sequence[str] = (),
     is_missing: bool = False,
 ) -> Check:
-    """Return a warning if a ping was refused in the last hour, and any had a wrong secret or no valid pings arrive.
+    """Return a warning if a caller uses a wrong secret, or sends none while no valid pings arrive.
+
+    There is no warning if the last refused ping was more than an hour ago.
 
     Args:
         wrong: Number of pings with a wrong secret or signature in the current counting period, which is a day.

@@ -119,7 +119,7 @@ def _pending(context: ActionContext) -> Iterator[Explanation]:
     if context.is_early:
         yield Explanation(
             code=Code.NOT_DUE,
-            sentence=f"it is not due yet: it is scheduled {_when(context)}",
+            sentence=f"it becomes due {_when(context)}",
             remedy=_run_now(context),
             details=context.timing,
         )
@@ -163,7 +163,7 @@ def _snoozed(context: ActionContext, entry: Mapping[str, Any]) -> Explanation:
     )
     return Explanation(
         code=Code.DELIVERY_DEFERRED,
-        sentence=f'the delivery was deferred: endpoint "{endpoint}" {reason}; this delivery is sent {_when(context)}',
+        sentence=f'the delivery was deferred: endpoint "{endpoint}" {reason}; this delivery is due {_when(context)}',
         remedy="`scheduled-actions webhooks deliveries list` shows how that endpoint answers",
         details={**details, "endpoint": endpoint, "rate_limit": rate},
     )
