@@ -157,7 +157,7 @@ def days_of_team(
 
 
 def _is_shown(row: tuple[Any, ...]) -> bool:
-    """Whether a group of actions is on one of the days, and any of them matches; day 0 and null are outside."""
+    """Whether a group of actions belongs to one of the days and has matching actions; day 0 and null belong to none."""
     day, *_, count, _, _, _ = row
     return bool(day and count)
 

@@ -1,4 +1,4 @@
-"""Plan schedules whose rules call project functions or take many steps: after the commit, without holding locks."""
+"""Plan schedules whose rules call project functions or take many steps, after the commit and without holding locks."""
 
 import threading
 from collections import deque
@@ -153,7 +153,7 @@ class PlanningThreads:
         return bool(self._queues)
 
     def takes_finished(self) -> bool:
-        """Return whether a schedule has been planned since the last call of this method."""
+        """Return whether planning of a schedule has ended, even with an error, since the last call of this method."""
         has_planned, self._has_planned = self._has_planned, False
         return has_planned
 

@@ -219,7 +219,10 @@ class Planner:
         return found
 
     def advance(self, connection: Connection, updates: Sequence[store.ScheduleUpdate]) -> None:
-        """Write updates; if the occurrence of an update already exists, plan the one after it."""
+        """Write updates; if the occurrence of an update already exists, plan the one after it.
+
+        After 100 occurrences that exist, planning is left to the sweep.
+        """
         pending = {update.schedule_id: update for update in updates}
         budget = transaction_budget()
         for _ in range(COLLISIONS_MOST):
@@ -239,7 +242,7 @@ class Planner:
 
 
 def pause_refused(connection: Connection, schedule_id: UUID, error: BaseException) -> None:
-    """Pause a schedule whose update was refused, with the reason; after a temporary error leave it to the sweep."""
+    """Pause a schedule whose update was refused, with the reason; after a temporary error, leave it to the sweep."""
     reason = reason_of(error)
     if isinstance(error, TEMPORARY_ERRORS):
         log.info("schedules.deferred id=%s error=%s", schedule_id, reason)

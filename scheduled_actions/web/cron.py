@@ -32,8 +32,8 @@ def process(runtime: Runtime) -> Response:
     """Run one tick for an authorised GET or POST; answer HEAD and OPTIONS without a tick, other methods with 405.
 
     Returns:
-        200 whenever a tick ran, even if actions failed; 204 for HEAD and OPTIONS; otherwise a problem document, for
-        example with 401 (wrong secret) or 503 (database unavailable).
+        200 with a report, even if actions failed, another tick is running, or processing is disabled; 204 for HEAD and
+        OPTIONS; otherwise a problem document, for example with 401 (wrong secret) or 503 (database unavailable).
     """
     match request.method:
         case "GET" | "POST":

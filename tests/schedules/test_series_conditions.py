@@ -105,7 +105,7 @@ def test_occurrences_due_while_another_waits_are_skipped_and_the_waiting_one_run
     tick(project, connection, 2 * DAY + MINUTE)
     tick(project, connection, 3 * DAY)
 
-    left_out = "overlap: an earlier occurrence has waited for its condition since 2026-03-05 12:00:00Z"
+    left_out = "overlap: an earlier occurrence has been waiting for its condition since 2026-03-05 12:00:00Z"
     assert occurrences(connection) == [
         (DAY, "completed", None),
         (2 * DAY, "skipped", left_out),

@@ -102,7 +102,8 @@ def decide(  # noqa: PLR0911 - a return per rule
         return RUN
     if waiting_since is not None:
         return OccurrenceDecision(
-            "skip", f"overlap: an earlier occurrence has waited for its condition since {waiting_since:{_INSTANT}}"
+            "skip",
+            f"overlap: an earlier occurrence has been waiting for its condition since {waiting_since:{_INSTANT}}",
         )
     if running_since is None:
         return RUN

@@ -1,7 +1,7 @@
 """Sign callers in and out with tokens; a session is a signed cookie that scripts cannot read.
 
-The cookie contains the digest, role and team of the token, but not the token itself. A session ends when its token is
-revoked, expires or changes.
+The cookie contains the digest, role and team of the token, but not the token itself. A session ends after twelve
+hours, or when its token is revoked, expires or changes.
 
 The keys of the signatures are derived from `ADMIN_TOKEN`, so a session ends when the value that signed its cookie is no
 longer accepted. The database stores the sessions that were signed out, at least until their cookies expire.
@@ -110,7 +110,7 @@ class AuthController:
         return session, caller
 
     def sign_in_first(self, base: str) -> Response:
-        """Redirect to the sign-in form; make htmx reload its page instead.
+        """Redirect to the sign-in form; for a partial refresh by htmx, reload the whole page instead.
 
         After signing in, the caller returns to the page if it was requested with GET, otherwise to the overview.
 

@@ -139,7 +139,7 @@ def list_ticks(context: RequestContext) -> View:
 
 
 def run_tick(context: RequestContext) -> Redirect:
-    """Run one tick in this process.
+    """Run one tick in this process, unless processing is disabled or another tick is running.
 
     Raises:
         Forbidden: The caller is bound to a team.

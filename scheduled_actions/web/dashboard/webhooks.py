@@ -169,7 +169,7 @@ _FORM = ObjectForm(
     body=_body,
     values=_values,
     created=lambda made, _: _to_secret(made, is_new=True),
-    saved=lambda _: "Saved. The changes apply to the next delivery.",
+    saved=lambda _: "Saved. The changes apply to later events and delivery attempts.",
 )
 
 

@@ -325,13 +325,13 @@ PAGES = (
     command(
         _DEADLINE,
         "complete",
-        "Completed. No further reminders or escalations are sent, and no further actions run.",
+        "Completed. No further reminders or escalations are sent for this deadline, and no further actions run.",
         _REASON,
     ),
     command(
         _DEADLINE,
         "cancel",
-        "Cancelled. No further reminders or escalations are sent, and no further actions run.",
+        "Cancelled. No further reminders or escalations are sent for this deadline, and no further actions run.",
         {"series": as_flag} | _REASON,
     ),
     command(
@@ -356,7 +356,7 @@ PAGES = (
     command(
         _DEADLINE,
         "reassign",
-        "Reassigned. Future notifications go to the new recipients, except for stages with their own recipients.",
+        "Reassigned. Future notifications go to the new recipients, except those of stages with their own recipients.",
         {"recipients": lambda _name, text, _zone: people_in(text)} | _REASON,
     ),
 )
