@@ -58,7 +58,7 @@ def compile_recurrence(
 
     Args:
         text: An interval, a cron expression, an RRULE, a business day of a period, or `custom:` and a name.
-        timezone: IANA name of the zone of the skips, and of the rule's wall clock unless DTSTART of an RRULE sets another.
+        timezone: IANA name of the zone of the skips, and of the rule's wall clock if no DTSTART sets another.
         anchor: Aware: the instant from which intervals count, the time of day of rules without one, and, without
             `since`, the first instant that may be an occurrence.
         since: Aware: an instant before the anchor from which occurrences are allowed; a later value has no effect.
