@@ -109,7 +109,7 @@ def _planned_columns(
     anchor_at: datetime,
     now: datetime,
 ) -> dict[str, Any]:
-    """Return the columns of a new deadline, with its stages planned; one with a recurrence starts a new series."""
+    """Return the columns of a new deadline, with its stages planned; with a recurrence, it starts a new series."""
     recurrence, next_due_at = definition.recurrence, None
     if recurrence is not None:
         next_due_at = planning.next_of_series(recurrence, clock, anchor=anchor_at, after=due_at)

@@ -147,7 +147,7 @@ def send_notices(
 
 
 def miss(payload: StagePayload, context: Context, *, emits_events: bool) -> Skip | dict[str, Any]:
-    """Mark a deadline that is open and due as missed, and create the next deadline of its series.
+    """Mark a deadline as missed if it is open and due, and create the next deadline of its series unless it exists.
 
     Returns:
         `missed_at` as an ISO 8601 string; Skip if the deadline no longer exists, or is not open and due.
@@ -168,7 +168,7 @@ def miss(payload: StagePayload, context: Context, *, emits_events: bool) -> Skip
 
 
 def renew(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
-    """Create the next deadline of a series.
+    """Create the next deadline of a series unless it exists.
 
     Returns:
         The id of the next deadline as `deadline_id`; Skip if the deadline no longer exists, or if its series has ended.

@@ -65,7 +65,7 @@ class Deadlines:
     def get(self, reference: UUID | str, *, team_id: str | None = None) -> Deadline:
         """Return a deadline by id or name.
 
-        Of several deadlines with one name, this is the unresolved one that is due first; if all are resolved, the
+        If several deadlines have that name, the unresolved one that is due first is returned; if all are resolved, the
         newest.
 
         Args:
@@ -542,8 +542,8 @@ class Deadlines:
 
         Args:
             reference: Id or name.
-            until: Aware, or naive in the deadline's time zone; a timedelta counts from now. None: until the deadline is
-                completed, cancelled, moved or reassigned.
+            until: Aware, or naive in the deadline's time zone; a timedelta counts from now. None: no limit. The
+                acknowledgement also ends when the deadline is completed, cancelled, moved or reassigned.
             by: Who acknowledges the deadline, for the history.
             reason: The reason, for the history.
             team_id: Only within this team; None: as for `get`.

@@ -71,7 +71,8 @@ class NotificationReceipt(NamedTuple):
 def get(connection: Connection, reference: UUID | str, team_id: str | None = None) -> DeadlineSnapshot | None:
     """Return a deadline by id or name; None if it does not exist.
 
-    Of several deadlines with one name, this is the unresolved one that is due first; if all are resolved, the newest.
+    If several deadlines have that name, the unresolved one that is due first is returned; if all are resolved, the
+    newest.
 
     Args:
         connection: To the database; a transaction is not needed.
