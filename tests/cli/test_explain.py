@@ -68,9 +68,7 @@ def test_the_text_output_has_reason_remedy_and_details(run, connection):
     ran = run("explain", action_id)
 
     reason, remedy, empty, *details = ran.stdout.splitlines()
-    assert re.fullmatch(
-        r"not_due: it becomes due in 59 minutes, at 20\d\d-\d\d-\d\d [\d:]+Z", reason
-    )
+    assert re.fullmatch(r"not_due: it becomes due in 59 minutes, at 20\d\d-\d\d-\d\d [\d:]+Z", reason)
     assert remedy.startswith(f"  `scheduled-actions actions run {action_id}` (")
     assert empty == ""
     assert [line.split()[0] for line in details] == ["scheduled_at", "due_in_seconds"]
