@@ -111,7 +111,11 @@ def test_creating_an_endpoint_needs_an_encryption_key(tmp_path, database_url, co
         ({"team_id": ""}, InvalidArgument, "team_id"),
         ({"secret": "whsec_hunter2"}, InvalidArgument, "secret is invalid: use whsec_ followed by"),
         ({"secret": f"{SECRET},{SECRET}"}, InvalidArgument, "must be a single secret"),
-        ({"colour": "red"}, InvalidArgument, "endpoint: 'colour' is not a setting of an endpoint; use url, description"),
+        (
+            {"colour": "red"},
+            InvalidArgument,
+            "endpoint: 'colour' is not a setting of an endpoint; use url, description",
+        ),
     ],
 )
 def test_an_invalid_setting_is_rejected_by_name(endpoints, settings, kind, message):

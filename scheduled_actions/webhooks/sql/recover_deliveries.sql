@@ -1,5 +1,5 @@
--- At most `limit` deliveries that ended with this status between two instants are pending again; those that ended first
--- are selected first. All are due at the same instant, so that they run in the order of their ids, which is the order of
+-- At most `limit` deliveries that ended with this status between two instants are pending again, those that ended first;
+-- locked deliveries are left out. All are due at the same instant, so that they run in the order of their ids, which is the order of
 -- their events.
 with lost as (
   select a.id

@@ -1,5 +1,5 @@
--- Returns the queue of each endpoint: deliveries in flight, pending and deferred, until when, and why. Reads at most
--- `most` pending actions per endpoint by index, those due first. The last column is true if all of them were read.
+-- Returns the queue of each endpoint: deliveries in flight, pending and deferred; until when and why the first one is
+-- deferred. Reads at most `most` pending actions per endpoint by index, those due first. The last column is true if all of them were read.
 with in_flight as materialized (
   select p.payload ->> 'endpoint' as endpoint, p.team_id
   from scheduled_actions p
