@@ -14,7 +14,7 @@ from scheduled_actions.recurrence.phrases import time_text
 #: `business_day`: the nth or nth last of a month, quarter or year; `custom`: a function declared in `handlers/`.
 Kind: TypeAlias = Literal["interval", "cron", "rrule", "business_day", "custom"]
 
-#: Searches for an occurrence end after this number of years; a rule without an occurrence until then is rejected.
+#: A search for an occurrence ends after this number of years; a rule without an occurrence until then is rejected.
 HORIZON_YEARS = 30
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 #: No change moves a clock by more than a day, and no two changes of a zone are less than three days apart (tz database

@@ -123,7 +123,7 @@ class Maintenance:
         )
 
     def prune(self, *, limit: int) -> int:
-        """Delete at most `limit` finished actions past their retention, and other old rows.
+        """Delete at most `limit` finished actions past their retention, and at most 500 old rows of any other table.
 
         Returns:
             The number of actions deleted.

@@ -62,7 +62,7 @@ class Tick:
         self._may_start_background = True
         self._may_announce = True
         self._is_counted = False
-        #: When the last of the briefly snoozed actions becomes due; None if there are none.
+        #: When the last of the briefly snoozed actions becomes due, on the monotonic clock; None if there are none.
         self._snoozed_until: float | None = None
         self._snooze_waited = 0.0
         self._linger_lease = LingerLease(state, budget, linger_holder or str(uuid4()))

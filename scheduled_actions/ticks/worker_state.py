@@ -40,7 +40,7 @@ class SingleFlight:
         self._was_notified = False
         self._has_changed = False
         self._nudge: Callable[[], None] | None = None
-        #: The first callers that pinged since the running tick began.
+        #: The first callers that were answered `busy` since the running tick began, at most `_MAX_JOINED`.
         self.joined: list[str] = []
 
     def acquire(self, *, patience_seconds: float, caller: str = "") -> object | None:

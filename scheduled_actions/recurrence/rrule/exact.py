@@ -56,7 +56,7 @@ class ExactTimes:
         self._limits = _Limits(parts, wall, zone, origin=self._origin, unit=self._unit)
 
     def after(self, moment: datetime, until: datetime, budget: EvaluationBudget) -> Iterator[Occurrence]:
-        """Yield the occurrences after `moment` and up to `until`, both in UTC, in strict order.
+        """Yield the occurrences after `moment` and up to `until`, both in UTC, in strictly ascending order.
 
         Raises:
             BudgetExceeded: The search took too many steps.

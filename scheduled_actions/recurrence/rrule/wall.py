@@ -68,7 +68,7 @@ class RRuleWallTimes:
             self._positions = ()
 
     def after(self, moment: datetime, until: datetime, budget: EvaluationBudget) -> Iterator[Occurrence]:
-        """Yield the occurrences after `moment` and up to `until`, both in UTC, in strict order.
+        """Yield the occurrences after `moment` and up to `until`, both in UTC, in strictly ascending order.
 
         Raises:
             BudgetExceeded: The search took too many steps.

@@ -53,7 +53,7 @@ class TeamLimits:
         return takes_room
 
     def waiting(self, ready: Sequence[Attempt]) -> int:
-        """Return the number of ready attempts that wait for a thread, not for their team's limit."""
+        """Return the number of ready attempts, without those of the teams that claims leave out."""
         left_out = self.left_out(ready)
         return sum(1 for one in ready if (one.claimed.team_id or "") not in left_out) if left_out else len(ready)
 

@@ -242,7 +242,7 @@ class _FairShareScan:
         self.position = START
         #: Whether the scan has reached the end of the due range.
         self.is_over = True
-        #: Whether this scan found another team, and whether any earlier scan did.
+        #: Whether this scan claimed actions, and whether any earlier scan did.
         self.has_claimed = self._has_ever_claimed = False
         self._begun_at = float("-inf")
         self._left_out: frozenset[str] = frozenset()

@@ -1,5 +1,5 @@
--- At most `limit` ticks past the retention are deleted, the oldest first, and at most as many event types that were not
--- emitted for `unseen_days`.
+-- At most `limit` ended ticks past the retention are deleted, the oldest first, and at most as many event types that were
+-- not emitted for `unseen_days`.
 with forgotten as (
   delete from webhook_event_types t
   where (t.team_id, t.event) in (
