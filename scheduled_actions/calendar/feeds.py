@@ -206,7 +206,7 @@ class _ScheduleEvents:
 
 
 def _schedules(connection: Connection, feed: store.Feed) -> list[Schedule]:
-    """Return the active schedules that a feed shows, newest first."""
+    """Return the schedules that a feed shows, newest first, from the newest 1,000 active ones of its team and type."""
     found = schedule_store.find(
         connection,
         status="active",

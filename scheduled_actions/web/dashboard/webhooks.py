@@ -110,7 +110,7 @@ def rotate_secret(context: RequestContext) -> Redirect:
 
 
 def show_secret(context: RequestContext) -> View:
-    """Show a new secret once, after its creation."""
+    """Show a new secret right after its creation; later, state that it cannot be shown again."""
     endpoint = context.call("GET", f"/webhooks/endpoints/{context.path['id']}")
     shown = {"secret": None, "is_new": False, **context.shown}
     return View("webhook_secret.html", shown | {"endpoint": endpoint, "name": name_of(endpoint)})
