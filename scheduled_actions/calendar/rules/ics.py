@@ -213,7 +213,7 @@ def _runs(changes: list[_ClockChange]) -> list[list[_ClockChange]]:
 
 
 def _places(changes: list[_ClockChange]) -> set[int]:
-    """Return the ordinals of the weekday in its month (-1: the last) that all changes share; empty without a common rule."""
+    """Return the ordinals of the weekday in its month (-1: the last) that all changes share; empty without any."""
     walls = [one.wall for one in changes]
     if len({(wall.month, wall.weekday(), wall.time()) for wall in walls}) > 1:
         return set()
