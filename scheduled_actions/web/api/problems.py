@@ -348,7 +348,7 @@ def field_problems(error: RequestError, *, inside: str = "") -> list[FieldProble
 
 @contextmanager
 def receiving(limit: int) -> Iterator[None]:
-    """Convert errors that the web server raises while it receives a body to request errors.
+    """Raise a request error in place of any error that occurs while the web server receives a body.
 
     Args:
         limit: The maximum size of the body, in bytes.
