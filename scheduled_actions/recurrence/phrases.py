@@ -118,6 +118,6 @@ def about_missing_days(day: int, months: Sequence[int], last_day: str) -> list[s
 
 
 def limit_remarks(remarks: Sequence[str]) -> tuple[str, ...]:
-    """Return the first remarks; if there are more than `_REMARKS_MOST`, a last remark has the number of the others."""
+    """Return at most `_REMARKS_MOST` remarks; if there are more, a further remark gives the number of the others."""
     more = len(remarks) - _REMARKS_MOST
     return (*remarks[:_REMARKS_MOST], f"… and {more} more like these") if more > 0 else tuple(remarks)

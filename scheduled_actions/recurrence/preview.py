@@ -38,7 +38,8 @@ def preview(
     Args:
         text: The rule; see `compile_recurrence`.
         timezone: IANA name.
-        start: The anchor of intervals; not an occurrence itself. Naive: a wall time in the zone.
+        start: The anchor, as in `compile_recurrence`; an occurrence at this instant is not returned. Naive: a wall time
+            in the zone.
         count: 1 to 1,000; fewer occurrences are returned if the rule ends or the evaluation budget is used up.
         skips: The skipped days and windows, and the adjustment; None: nothing is skipped.
         until: The last instant that may be an occurrence; None: no end. Naive: a wall time in the zone.

@@ -321,7 +321,9 @@ class TickMaintenance:
         for cycle in cycles_among_waiting(connection, most=_MAX_CYCLES):
             ids = format_cycle(cycle)
             log.warning("waits.cycle actions=%s", ids)
-            self._report.add_error(cycle[0], None, f"these actions wait for one another; change one's `after`: {ids}")
+            self._report.add_error(
+                cycle[0], None, f"these actions wait for one another; change the `after` of one of them: {ids}"
+            )
 
     def _rescue(self, connection: Connection) -> None:
         rescued = self._maintenance.rescue(connection)

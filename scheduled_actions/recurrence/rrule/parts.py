@@ -282,7 +282,7 @@ def _lists() -> list[tuple[str, str]]:
 
 
 def _check_together(parts: Parts) -> None:
-    """Raise Malformed if RFC 5545 forbids the combination of parts."""
+    """Raise Malformed if RFC 5545 forbids the combination of parts, or if a part selects nothing."""
     frequency, positions = parts.frequency, parts.by_set_position
     numbered = next((day for day in parts.by_day if day.nth), None)
     beyond = next((day for day in parts.by_day if abs(day.nth) > _NTH_IN_MONTH), None)
