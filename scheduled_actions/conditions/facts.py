@@ -191,10 +191,11 @@ class Facts:
 
         Raises:
             UnknownFact: The fact does not exist in that team.
-            InvalidArgument: The target, the name or the team is invalid.
+            InvalidArgument: The target, the name, the team or `by` is invalid.
         """
+        parameters = _parameters(target, name, team_id) | {"by": checks.check_text("by", by, longest=_TEXT_MOST)}
         with borrowed_connection(self.database, connection) as borrowed:
-            if sql.run(borrowed, "delete_fact", _parameters(target, name, team_id) | {"by": by}).fetchone() is None:
+            if sql.run(borrowed, "delete_fact", parameters).fetchone() is None:
                 raise UnknownFact(target["type"], target["id"], name)
         self._announce(connection)
 

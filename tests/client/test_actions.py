@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 import scheduled_actions
-from scheduled_actions.core.errors import UnknownAction, UnknownFact
+from scheduled_actions.core.errors import InvalidArgument, UnknownAction, UnknownFact
 from tests.factories import insert
 
 INVOICE = {"type": "invoice", "id": "42"}
@@ -54,6 +54,19 @@ def test_facts_are_reported_read_and_deleted(project):
         scheduled_actions.get_fact(INVOICE, "state", team_id="blue")
     values = [one.value for one in scheduled_actions.fact_history(INVOICE, "state", team_id="blue")]
     assert values[-2:] == ["approved", "draft"]
+
+
+@pytest.mark.parametrize("by", ["a\x00b", "", 7])
+@pytest.mark.usefixtures("project")
+def test_an_invalid_by_is_rejected_when_a_fact_is_reported_or_deleted(by):
+    scheduled_actions.report_fact(INVOICE, "state", "draft")
+
+    with pytest.raises(InvalidArgument, match=r"^by"):
+        scheduled_actions.report_fact(INVOICE, "state", "approved", by=by)
+    with pytest.raises(InvalidArgument, match=r"^by"):
+        scheduled_actions.delete_fact(INVOICE, "state", by=by)
+
+    assert scheduled_actions.get_fact(INVOICE, "state").value == "draft"
 
 
 def test_an_action_is_explained_only_to_its_own_team(project, connection):
