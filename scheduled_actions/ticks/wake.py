@@ -200,7 +200,7 @@ class Listener:
 
     Args:
         database: The database that sends the notifications.
-        report: Called with a line of text for each change of state and each error; must be thread-safe.
+        report: Called with a line of text for each change of state and each error that delays ticks; thread-safe.
     """
 
     def __init__(self, database: Database, report: Callable[[str], None]) -> None:
