@@ -256,7 +256,7 @@ def end_series(
     store.write(
         connection,
         {
-            # The last deadline has its own id as `next_id`: no further deadline is created.
+            # `next_id` of the last deadline is the id of that deadline itself: no further deadline is created.
             one.id: {"entry": entry, "revisions": 1, "next_id": one.next_id or one.id}
             | ({"stages": _withdrawn(one.stages), **closing} if one.is_unresolved else {})
             for one, _ in store.lock(connection, ids)

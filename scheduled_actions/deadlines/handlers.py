@@ -177,7 +177,7 @@ def renew(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
     if found is None:
         return Skip(_GONE)
     next_id = create_next(context.connection, *found)
-    # The last deadline of a cancelled series has its own id as `next_id`.
+    # `next_id` of the last deadline of a cancelled series is the id of that deadline itself.
     return Skip("the series has ended") if next_id in {None, payload.deadline_id} else {"deadline_id": str(next_id)}
 
 

@@ -121,8 +121,8 @@ class Deadline:
     #: The instant from which the rule counts intervals: the first occurrence or, after a change of the rule, the last
     #: occurrence that existed then. None: a single deadline.
     anchor_at: datetime | None
-    #: The id of the next deadline of the series; None: none has been created. The last deadline of a cancelled series
-    #: has its own id here.
+    #: The id of the next deadline of the series; None: none has been created. In the last deadline of a cancelled
+    #: series, the id of that deadline itself.
     next_id: UUID | None
     #: Grows with each change that invalidates notifications in progress.
     revision: int

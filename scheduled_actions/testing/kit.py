@@ -67,7 +67,8 @@ class Kit:
         misfire policy of a series applies to the occurrences missed between now and `at`, as after a downtime.
 
         Args:
-            at: The instant (or the time from now) at which the clock is stopped first. None: the clock is not changed.
+            at: Before the first tick, the clock is stopped at this instant, or this long after now (a `timedelta`).
+                None: the clock is not changed.
 
         Raises:
             InvalidArgument: The instant has no time zone.

@@ -155,7 +155,7 @@ def test_an_absent_inline_person_is_replaced_by_their_deputy(project, mailbox, c
             ["ann@example.org", "ann"],
             'recipients[1] is "ann", which is neither an address nor a channel of [notifications.channels]',
         ),
-        ("ann@", 'recipients is "a…@", which is not one email address'),
+        ("ann@", 'recipients is "a…@", which is not a single email address'),
         ("slack://tokenA/tokenB", 'recipients is "slack://…", which must not be stored with an action'),
         ([], "recipients has 0 entries; 1 to 1,000 are allowed"),
         ({"name": "Ann"}, "recipients.channels is missing"),

@@ -139,7 +139,7 @@ def check_table_names(table: Mapping[str, Any]) -> None:
 
 
 def channel_names(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of TOML
-    """Return channel names; an environment variable separates them by commas."""
+    """Return channel names, given as a list or, in an environment variable, separated by commas."""
     listed = _split(value)
     _require(
         isinstance(listed, list | tuple) and all(isinstance(one, str) and one for one in listed),
@@ -193,7 +193,7 @@ def _is_list(value: Any) -> bool:  # noqa: ANN401 - any value of TOML
 
 
 def networks(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of TOML
-    """Return networks such as `10.0.0.0/8`; an environment variable separates them by commas."""
+    """Return networks such as `10.0.0.0/8`, given as a list or, in an environment variable, separated by commas."""
     listed = _split(value)
     _require(isinstance(listed, list | tuple), "must be a list of networks such as 10.0.0.0/8")
     for one in listed:

@@ -265,7 +265,7 @@ class UnknownTable(RequestError):
 class BudgetExceeded(RequestError):
     """The evaluation of a rule, template or filter exceeds its budget of steps or bytes."""
 
-    message = "{what} needs more than {limit:,} {unit} to evaluate: simplify it or shorten its range"
+    message = "{what} needs more than {limit:,} {unit} to evaluate: simplify it"
     what: str
     unit: str
     limit: int

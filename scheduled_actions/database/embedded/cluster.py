@@ -224,7 +224,7 @@ def account_for(place: Path) -> ServerAccount | None:
             found = pwd.getpwnam(name)
             return ServerAccount(found.pw_uid, found.pw_gid)
     raise EmbeddedPostgresFailed(
-        f"Postgres refuses to run as root, and no account {' or '.join(_FALLBACK_ACCOUNTS)} exists",
+        f"Postgres refuses to run as root, and there is no account named {' or '.join(map(repr, _FALLBACK_ACCOUNTS))}",
         "run the command as another user, or set DATABASE_URL",
     )
 

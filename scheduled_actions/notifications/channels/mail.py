@@ -162,7 +162,7 @@ def parse_address(text: str) -> Address:
     Raises:
         ValueError: The string is not a single address; the message of the error does not contain it.
     """
-    message = "is not one email address, such as ann@example.org or Ann <ann@example.org>"
+    message = "is not a single email address, such as ann@example.org or Ann <ann@example.org>"
     one_line(text)
     try:
         header: Any = email.policy.SMTP.header_factory("To", text)

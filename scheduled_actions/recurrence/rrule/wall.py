@@ -104,7 +104,7 @@ class RRuleWallTimes:
         yield from sorted(waiting.values(), key=instant_of)
 
     def _walls(self, since: datetime, last: datetime, budget: EvaluationBudget) -> Iterator[datetime]:
-        """Yield the wall times from `since` to `last` in order."""
+        """Yield the wall times from `since` to the end of the day of `last`, in order."""
         first = since.toordinal(), since.hour * 3600 + since.minute * 60 + since.second
         for days in self._days.periods(since, last):
             budget.spend()

@@ -156,7 +156,7 @@ class HandlerThreads:
         return before
 
     def close(self) -> None:
-        """End each thread as soon as its handler has returned; a later `submit` starts new threads."""
+        """Let the threads end when no job is queued, without waiting for them; a later `submit` starts new threads."""
         with self._lock:
             ending, self._threads = self._threads, 0
             calls, self._calls = self._calls, queue.SimpleQueue()

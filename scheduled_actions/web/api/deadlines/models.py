@@ -302,8 +302,8 @@ class StageDocument(ResponseModel):
     recurrence=None,
     series_id=None,
     occurrence_at=None,
-    next_id="Id of the next deadline of the series; null until that deadline exists. The last deadline of a cancelled "
-    "series has its own id.",
+    next_id="Id of the next deadline of the series; null until that deadline exists. In the last deadline of a "
+    "cancelled series, it is the id of that deadline itself.",
     revision=None,
     paused_at=None,
     missed_at=None,

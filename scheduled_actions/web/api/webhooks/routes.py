@@ -172,7 +172,7 @@ ROUTES = (
     Route(
         "GET", "/webhooks/endpoints", list_endpoints,
         "List endpoints: first those of `scheduled_actions.toml`, then those of the database", tag="Webhooks",
-        description="A token of a team sees only the endpoints of the team.",
+        description="A team's token lists only that team's endpoints.",
         query=TeamPageQuery, answers={HTTPStatus.OK: (EndpointPage, "A page of endpoints.")},
     ),
     Route(
