@@ -148,7 +148,7 @@ class _CalendarView:
         return CalendarMark(
             kind=_ENDED.get(item.status or "", "off") if item.kind == "ended" else _KINDS.get(item.kind, item.kind),
             href=href,
-            title=f"{item.title}: {status}{f', {count} from' if count else ''} "
+            title=f"{item.title}: {status}{f', {count} entries, first at' if count else ''} "
             f"{item.at.isoformat(sep=' ', timespec='minutes')[:16]} UTC",
             at=f"{item.at.astimezone(self.context.zone):%H:%M}",
             what=item.title,

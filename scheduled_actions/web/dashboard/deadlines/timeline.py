@@ -30,7 +30,7 @@ _STATES = {
     "failed": "failed: {}",
     "no_action": "no handler",
     "held_back": "held back: {}",
-    "left_out": "skipped: its time had passed",
+    "left_out": "skipped: already in the past when planned",
     "withdrawn": "no longer needed",
 }
 
