@@ -195,7 +195,7 @@ def update(
     force: bool,
     **dependencies: Any,  # noqa: ANN401 - the options of `condition_options`
 ) -> None:
-    """Change the pending action ID; omitted options keep their values.
+    """Change a pending action; omitted options keep their values.
 
     From edit_lock_seconds before its due time, an action can be changed only with --force. A new payload is validated
     and replaces the old one. If the action is already waiting for its condition, changing or removing the condition

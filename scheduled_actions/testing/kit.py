@@ -64,7 +64,7 @@ class Kit:
         """Run ticks until no more actions can run; return the settled ones in their current state, the oldest first.
 
         The result includes actions that wait for a retry (`pending`, with `error_message`) and snoozed actions. The
-        misfire policy of a series applies to the occurrences missed between now and `at`, as after a downtime.
+        misfire policy of a series applies to the occurrences missed between now and `at`, as it does after downtime.
 
         Args:
             at: Before the first tick, the clock is stopped at this instant, or this long after now (a `timedelta`).

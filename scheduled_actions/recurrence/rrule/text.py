@@ -90,7 +90,7 @@ def _read_line(word: str) -> _ContentLine:
     if name in _REFUSED:
         raise Malformed(_REFUSED[name])
     if match is None or name not in _PROPERTIES:
-        hint = did_you_mean(name, _PROPERTIES, otherwise="a rule contains no spaces, and begins with FREQ= or RRULE:")
+        hint = did_you_mean(name, _PROPERTIES, otherwise='a rule has no spaces, and begins with "FREQ=" or "RRULE:"')
         raise Malformed(f"{quoted(name)} is not one of the properties {', '.join(_PROPERTIES)}; {hint}")
     parameters = {key.upper(): in_quotes or plain for key, in_quotes, plain in _PARAMETER.findall(match["parameters"])}
     known = {"VALUE", "TZID"} if name != "RRULE" else set()

@@ -20,7 +20,7 @@ HEADERS_MOST = 20
 #: Maximum number of characters of the value of a header.
 HEADER_LIMIT = 1024
 
-#: Headers that control the framing and routing of messages, and headers that deliveries set.
+#: Headers that control the framing and routing of messages, headers that deliveries set, and cookies.
 _RESERVED = frozenset({
     "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "cookie", "date", "expect",
     "forwarded", "host", "http2-settings", "keep-alive", "proxy-authorization", "proxy-connection", "range", "te",

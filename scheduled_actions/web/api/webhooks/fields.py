@@ -122,8 +122,8 @@ Headers = Annotated[
     WithJsonSchema(
         {
             "description": "Additional request headers. Reserved headers are rejected: those that every delivery sets, "
-            "such as `content-type` and `webhook-*`, and those that control the connection or its routing, such as "
-            "`host`, `cookie`, `proxy-*` and `x-forwarded-*`.",
+            "such as `content-type` and `webhook-*`, those that control the connection or its routing, such as "
+            "`host`, `proxy-*` and `x-forwarded-*`, and `cookie`.",
             "type": "object",
             "maxProperties": HEADERS_MOST,
             "propertyNames": {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"},

@@ -172,7 +172,7 @@ ROUTES = (
     Route(
         "GET", "/webhooks/endpoints", list_endpoints,
         "List endpoints: first those of `scheduled_actions.toml`, then those of the database", tag="Webhooks",
-        description="A team's token lists only that team's endpoints.",
+        description="With a team's token, only that team's endpoints are listed.",
         query=TeamPageQuery, answers={HTTPStatus.OK: (EndpointPage, "A page of endpoints.")},
     ),
     Route(
