@@ -4,8 +4,8 @@
 
 Declare endpoints in `scheduled_actions.toml` under `[webhooks.endpoints.NAME]`, or create them at run time
 (`scheduled-actions webhooks endpoints create`). The action of an event schedules one delivery of the same type per
-matching endpoint. A delivery is a POST, signed if the endpoint has a secret (Standard Webhooks), and retried for about
-three days.
+matching endpoint. A delivery is a POST, signed if the endpoint has a secret (Standard Webhooks), and by default retried
+for about three days.
 """
 
 from __future__ import annotations

@@ -198,8 +198,8 @@ def update(
     """Change a pending action; omitted options keep their values.
 
     From edit_lock_seconds before its due time, an action can be changed only with --force. A new payload is validated
-    and replaces the old one. If the action is already waiting for its condition, changing or removing the condition
-    makes the action due now, unless --at or --in is given.
+    and replaces the old one. If the action is already waiting for its condition or for the actions of --after, changing
+    or removing either makes the action due now, unless --at or --in is given.
     """
     scheduled_at = scheduled_time(at, delay, timezone)
     changes = apply_resets(
@@ -291,7 +291,7 @@ def retry(
     """
     if _is_one(action_id, status, selection):
         action = project.open_without_handlers().scheduler.retry_action(action_id, by=caller())
-        answer(as_document(action), f"{action.id} is pending: the next tick runs it")
+        answer(as_document(action), f"{action.id} is pending and due now")
         return
     selection["statuses"] = (Status(status or Status.FAILED),)
     management = project.open_without_handlers().action_operations
@@ -305,7 +305,7 @@ def retry(
 def run(project: Project, action_id: str) -> None:
     """Make the pending action ID due now. The action's condition and lock group still apply."""
     action = project.open_without_handlers().action_operations.run_now(action_id, by=caller(), team_id=None)
-    answer(as_document(action), f"{action.id} is due: the next tick runs it")
+    answer(as_document(action), f"{action.id} is due now")
 
 
 def _is_one(action_id: str | None, status: str | None, selection: dict[str, Any]) -> TypeGuard[str]:

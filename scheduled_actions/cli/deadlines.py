@@ -254,7 +254,7 @@ def complete(project: Project, /, reference: str, *, at: datetime | None, **chan
 @click.option(
     "--resend/--no-resend",
     default=None,
-    help="Resend notices whose new time is in the future. [default: if the deadline was missed]",
+    help="Repeat notices and actions whose new time is in the future. [default: only if the deadline was missed]",
 )
 @_change_options
 @pass_project

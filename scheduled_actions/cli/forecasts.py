@@ -44,7 +44,9 @@ _BAR_WIDTH = 20
 
 @click.command()
 @local_instant_option("--from", "start", help="Start of the range. [default: now]")
-@local_instant_option("--to", "end", help="End of the range, exclusive. [default: 31 days after the start]")
+@local_instant_option(
+    "--to", "end", help="End of the range, exclusive; at most 366 days after the start. [default: 31 days]"
+)
 @click.option("--user", "user_id", metavar="USER", help="Only entries with this user id or recipient.")
 @team_option
 @page_options
@@ -151,7 +153,7 @@ def _local_text(text: str) -> str:
     "end",
     type=last_local_instant,
     metavar="ISO",
-    help="End of the range; a date includes the whole day. [default: a day after the start]",
+    help="End of the range, at most 92 days after the start; a date includes the whole day. [default: one day]",
 )
 @team_option
 @click.option(

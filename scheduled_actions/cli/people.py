@@ -43,7 +43,9 @@ def notify(
     digest: bool,
     team_id: str | None,
 ) -> None:
-    """Send a message to each person on the next tick, through the first of their channels that works.
+    """Send a message to each person through the first of their channels that works.
+
+    The next tick sends the message; quiet hours can defer it.
 
     RECIPIENT is an address (ann@example.org, https://…), a name in [notifications.channels], or resolver:name.
     """

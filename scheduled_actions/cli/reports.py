@@ -69,7 +69,9 @@ def events() -> None:
     help="Any JSON; @FILE reads a file, - reads standard input. [default: {}]",
 )
 @click.option("--team", "team_id", metavar="TEAM", help="Team that owns the event.")
-@click.option("--endpoint", metavar="NAME", help="Send the event only to this endpoint, regardless of its patterns.")
+@click.option(
+    "--endpoint", metavar="NAME", help="Send the event only to this endpoint, regardless of its patterns and filter."
+)
 @click.option(
     "--dedup-window",
     type=float,
@@ -284,7 +286,7 @@ def list_facts(project: Project, /, *, limit: int, **filters: Any) -> None:  # n
 @json_option
 @pass_project
 def show(project: Project, /, *, target_type: str, target_id: str, name: str, team_id: str | None) -> None:
-    """Show the fact NAME of the entity TYPE ID, and its history."""
+    """Show the fact NAME of the entity TYPE ID, and its latest 100 changes."""
     target = {"type": target_type, "id": target_id}
     service = project.open_without_handlers().facts
     fields = asdict(service.get(target, name, team_id=team_id))

@@ -174,9 +174,9 @@ def update(
 ) -> None:
     """Change the schedule REF; omitted options keep their values.
 
-    A new rule, time zone, start, end or skip also moves the pending occurrence, in the same transaction. Skip options
-    replace all previous skip options. A schedule that has ended becomes active again if the change gives it another
-    occurrence. The defaults below are those of new schedules.
+    A change of the rule, time zone, start, end, jitter, --rolling or skip options also replans the pending occurrence,
+    unless it is already due. Skip options replace all previous skip options. A schedule that has ended becomes active
+    again if the change gives it another occurrence. The defaults below are those of new schedules.
     """
     runtime = project.open()
     changes = apply_resets(
@@ -213,7 +213,7 @@ def _warn_about_rule(runtime: Runtime, schedule: Schedule) -> None:
 def pause(project: Project, reference: str, *, team_id: str | None, reason: str | None) -> None:
     """Pause the schedule REF until it is resumed.
 
-    The pending occurrence is deleted; a running one continues.
+    The planned occurrence is deleted, unless it is running or waits for a retry: it then continues.
     """
     runtime = project.open_without_handlers()
     _report(runtime, client.pause_schedule(reference, reason=reason, by=caller(), team_id=team_id), "paused")
@@ -260,8 +260,8 @@ def run(project: Project, reference: str, *, team_id: str | None) -> None:
 def backfill(project: Project, reference: str, *, team_id: str | None, start: datetime, end: datetime) -> None:
     """Create the missing occurrences of the schedule REF in a past range, due now.
 
-    The occurrences run one after another unless the schedule allows overlaps. Repeating the command creates no
-    duplicates.
+    The range must not end in the future, and can contain at most 1,000 occurrences. The occurrences run one after
+    another unless the schedule allows overlaps. Repeating the command creates no duplicates.
     """
     zone = project.open().schedules.get(reference, team_id=team_id).timezone
     with handlers_aside():
@@ -284,13 +284,13 @@ def skip(project: Project, reference: str, *, team_id: str | None, reason: str |
     _report(runtime, schedule, "skipped an occurrence")
 
 
-@schedules.command(short_help="Delete a schedule and its pending occurrence.")
+@schedules.command(short_help="Delete a schedule and its planned occurrence.")
 @reference_options
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @pass_project
 def delete(project: Project, reference: str, *, team_id: str | None, yes: bool) -> None:
-    """Delete the schedule REF and its pending occurrence; actions of past occurrences are kept."""
+    """Delete the schedule REF, and its planned occurrence unless it has started; all other actions are kept."""
     schedule = project.open_without_handlers().schedules.get(reference, team_id=team_id)
     if not yes:
         click.confirm(f"Delete {one_line(label(schedule))} ({schedule.action_type})?", abort=True, err=True)

@@ -44,7 +44,7 @@ def create_token(
 ) -> None:
     """Create a token named NAME and print the token. The token cannot be shown again: only its digest is stored.
 
-    Standard output contains only the token.
+    Without --json, standard output contains only the token.
     """
     from scheduled_actions.operations import tokens as token_service
 
@@ -130,8 +130,8 @@ def create_feed(
 ) -> None:
     """Create a feed that calendar programs show as NAME, and print its address. The address cannot be shown again.
 
-    Standard output contains only the address. The address begins with the setting `url`; without that setting, it is a
-    path.
+    Without --json, standard output contains only the address. The address begins with the setting `url`; without that
+    setting, it is a path.
     """
     runtime = project.open_without_handlers()
     feed, secret = runtime.feeds.create(

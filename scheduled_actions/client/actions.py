@@ -230,7 +230,7 @@ def report_fact(
     by: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> FactReport:
-    """Report a fact about a target and wake the actions that wait for it; see `Facts.report`."""
+    """Report a fact about a target; if its value changes, wake the actions that wait for it. See `Facts.report`."""
     return runtime.current().facts.report(target, name, value, team_id=team_id, by=by, connection=connection)
 
 
@@ -292,11 +292,12 @@ def emit_event(
 
     Args:
         event: `entity:verb`, such as `task:created`.
-        entity_id: Id of the entity. Events that repeat within the dedup window are sent once, with the latest data.
+        entity_id: Id of the entity. While an event is pending, the same event emitted again within the dedup window
+            only replaces its data.
         data: Any JSON.
         team_id: The team that owns the event; None: no team.
-        endpoint: Id or name of the only endpoint that receives the event, regardless of its patterns; None: all
-            endpoints that accept the type, the team and the data of the event.
+        endpoint: Id or name of the only endpoint that receives the event, regardless of its patterns and filter;
+            None: all endpoints that accept the type, the team and the data of the event.
         connection: Your own psycopg connection, whose transaction the insert joins; None: a separate transaction.
 
     Raises:

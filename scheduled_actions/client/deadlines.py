@@ -245,7 +245,10 @@ def pause_deadline(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Deadline:
-    """Pause a deadline: no stage runs until the deadline is resumed. See `Deadlines.pause`."""
+    """Pause an open deadline: no reminder, escalation level or auto-action runs until the deadline is resumed.
+
+    See `Deadlines.pause`.
+    """
     return runtime.current().deadlines.pause(deadline, by=by, reason=reason, team_id=team_id, connection=connection)
 
 

@@ -153,8 +153,9 @@ def schedule_local(
         connection: Your own psycopg connection, whose transaction the insert joins; None: a separate transaction.
 
     Raises:
-        RequestError: An argument is invalid, needs a recurrence or does not work with one, or the rule contains its
-            own time of day; nothing was scheduled.
+        RequestError: An argument is invalid, needs a recurrence or does not work with one, or the rule has
+            occurrences at another time of day; nothing was scheduled.
+        HandlerBroken: As for `schedule_action`; nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
     given: dict[str, Any] = {

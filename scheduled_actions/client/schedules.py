@@ -245,7 +245,7 @@ def pause_schedule(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Schedule:
-    """Pause a schedule and delete its planned occurrence; see `schedules.operations.pause`."""
+    """Pause a schedule, and delete its planned occurrence unless it has started; see `schedules.operations.pause`."""
     return operations.pause(
         runtime.current().schedules, schedule, reason=reason, by=by, team_id=team_id, connection=connection
     )
@@ -323,5 +323,5 @@ def delete_schedule(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Schedule:
-    """Delete a schedule and its planned occurrence; see `schedules.operations.delete`."""
+    """Delete a schedule, and its planned occurrence unless it has started; see `schedules.operations.delete`."""
     return operations.delete(runtime.current().schedules, schedule, team_id=team_id, connection=connection)

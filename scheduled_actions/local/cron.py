@@ -55,7 +55,7 @@ def seconds_to_next_minute(now: float) -> float:
 
 
 def summary(body: Mapping[str, Any]) -> str | None:
-    """Return the result of a tick as lines of text; None if the response of the tick has no counts and no errors."""
+    """Return the result of a tick as lines of text; None if all its counts are 0 and there are no errors."""
     done = [f"{body[name]} {name}" for name in _COUNTS if body.get(name)]
     if body.get("remaining"):
         done.append(f"{body['remaining']} more due")

@@ -62,7 +62,7 @@ class LocalProject:
         return len(registry.types)
 
     def fingerprint(self) -> frozenset[tuple[str, int, int]]:
-        """Return a value that changes when a file of `handlers/`, `scheduled_actions.toml` or `.env` does."""
+        """Return a value that changes when a handler module, `scheduled_actions.toml` or `.env` changes."""
         directory = self.config.project
         handlers = (directory / HANDLERS).rglob("[!_.]*.py")
         found = set()

@@ -261,7 +261,7 @@ def test_the_command_that_explain_suggests_makes_a_pending_action_due(run, conne
     assert ran.exit_code == 0
     assert (ran.json["status"], ran.json["history"][-1]["by"]) == ("pending", BY)
     assert moment(row(connection, action)["scheduled_at"]) <= database_now(connection)
-    assert run("actions", "run", action).stdout == f"{action} is due: the next tick runs it\n"
+    assert run("actions", "run", action).stdout == f"{action} is due now\n"
 
 
 def test_cancel_stores_the_reason_and_the_user(run, connection):

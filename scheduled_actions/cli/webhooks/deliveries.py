@@ -133,7 +133,7 @@ def replay(
         raise click.UsageError("give the ID of a delivery, or --missed ENDPOINT and --from WHEN")
 
 
-@deliveries.command(short_help="Resend every delivery that failed since a given time.")
+@deliveries.command(short_help="Resend every delivery that failed or was skipped since a given time.")
 @click.option(
     "--from",
     "start",
@@ -149,7 +149,7 @@ def replay(
 @json_option
 @pass_project
 def recover(project: Project, *, start: datetime, endpoint: str | None, team_id: str | None) -> None:
-    """Resend every delivery that failed since --from, or was skipped because its endpoint was disabled.
+    """Resend every delivery that failed or was skipped since --from, for example because its endpoint was disabled.
 
     The command works in batches and reports its progress. If interrupted, it can be repeated.
     """

@@ -91,7 +91,7 @@ def endpoints() -> None:
 @json_option
 @pass_project
 def list_(project: Project, /, **page: Any) -> None:  # noqa: ANN401 - of Endpoints.page
-    """List endpoints: those in scheduled_actions.toml, then those in the database, oldest first."""
+    """List endpoints: those in scheduled_actions.toml (only without --team), then the database, oldest first."""
     found, next_cursor = project.open_without_handlers().endpoints.page(**page)
     print_page(
         {"endpoints": [asdict(one) for one in found], "next_cursor": next_cursor},
@@ -204,11 +204,11 @@ def rotate(
     _print(shown, secret=new)
 
 
-@endpoints.command(short_help="Encrypt every stored secret with the first key.")
+@endpoints.command(short_help="Encrypt stored secrets and headers with the first key.")
 @json_option
 @pass_project
 def reseal(project: Project) -> None:
-    """Encrypt every stored secret with the first key of SCHEDULED_ACTIONS_ENCRYPTION_KEY.
+    """Encrypt all stored secrets and headers again with the first key of SCHEDULED_ACTIONS_ENCRYPTION_KEY.
 
     The other keys can be removed afterwards.
     """
@@ -221,7 +221,7 @@ def reseal(project: Project) -> None:
 @json_option
 @pass_project
 def test(project: Project, endpoint: str, *, team_id: str | None) -> None:
-    """Send the event webhook:test to the endpoint ID on the next tick, regardless of its patterns."""
+    """Send the event webhook:test to the endpoint ID on the next tick, regardless of its patterns and filter."""
     runtime = project.open_without_handlers()
     scheduled = runtime.endpoints.test(endpoint, team_id=team_id, by=caller())
     answer(

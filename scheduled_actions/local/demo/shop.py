@@ -70,7 +70,7 @@ def book_stock(order: Order) -> None:
 
 @action("payment:charge", transactional=True, retry=Delays((1,)), description="Charge an order")
 def charge(payload: Charge, context: Context) -> None:
-    """Insert the charge and send its event, both or neither; the first attempt fails halfway."""
+    """Insert the charge and send its event, both or neither; the first attempt fails before the commit."""
     context.connection.execute(_CREATE_CHARGES)
     context.connection.execute("insert into demo_charges values (%(number)s, %(amount)s)", payload.model_dump())
     event = {"event": "order:paid", "entity_type": "order", "entity_id": payload.number}
