@@ -161,8 +161,8 @@ def watch_(project: Project, /, **options: Any) -> None:  # noqa: ANN401 - the f
     """Emit NAME:created, NAME:updated and NAME:deleted for each row of TABLE that a statement changes.
 
     TABLE is written as in SQL, such as schema.table; a name with capital letters needs double quotes. Triggers emit the
-    events in the transaction of the statement; a rollback removes the events. Watching the table again replaces the
-    previous options.
+    events in the transaction of the statement; a rollback removes the events. Watching the table again with the same
+    --entity replaces the previous options.
     """
     from scheduled_actions.webhooks.watches import Watch, watch
 
