@@ -2,8 +2,8 @@
 
     schedule_action("maintenance:prune", {"limit": 50_000})
 
-Ticks prune old rows, a limited number each, so this is only needed after `retention_days` was shortened. This is a
-minimal handler: it validates its payload, calls the package and returns JSON.
+Each tick prunes a limited number of old rows, so this is needed only after `retention_days` has been shortened. This is
+a minimal handler: it validates its payload, calls the package and returns JSON.
 """
 
 from __future__ import annotations

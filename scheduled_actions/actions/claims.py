@@ -124,7 +124,9 @@ def claim_grouped(
     left_out: Collection[str] = (),
     window: int | None = None,
 ) -> tuple[list[Claimed], ScanPosition]:
-    """Claim the first due action of each free lock group, by priority and time, and due actions that kept their group.
+    """Claim the first due action of each free lock group, and the due actions that still hold their group.
+
+    Within a group, actions are ordered by priority, then by due time.
 
     Args:
         connection: In a transaction.
@@ -133,7 +135,8 @@ def claim_grouped(
         after: The position after which the scan continues.
         excluded: Action types not to claim.
         left_out: Teams not to claim from; '' stands for actions without a team.
-        window: Maximum number of rows read, with at most `wanted` groups taken; None: `4 * wanted` rows and groups.
+        window: Maximum number of rows to read; at most `wanted` groups are then taken. None: at most `4 * wanted`
+            rows, and as many groups.
 
     Returns:
         The claimed actions in order, and the last row read, claimed or not; `START` if no row was read.

@@ -215,8 +215,8 @@ def _print_simulation(found: Simulation) -> None:
         if behind.behind_seconds:
             click.echo(
                 f"warning: at {_hour(behind)}, actions start as much as {behind.behind_seconds:,.0f} s late: spread "
-                "the schedules (jitter), raise max_run_seconds or concurrency, or ping more processes (simulate with "
-                "--concurrency)"
+                "the schedules (jitter), raise max_run_seconds or concurrency, or run more processes. To simulate more "
+                "processes, give their total concurrency as --concurrency"
             )
     if found.is_capped:
         click.echo("warning: the forecast is incomplete: choose a shorter range or one team")

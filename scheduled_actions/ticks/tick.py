@@ -72,9 +72,9 @@ class Tick:
         """Run the tick to its end; return its report.
 
         Args:
-            is_asked_again: Returns whether the tick was notified since it began or since the last call, for example by
-                a ping that was answered `busy`. If so, the tick claims again, because actions may have become due after
-                its last claim; if not, the next tick may begin.
+            is_asked_again: Returns whether the tick has been notified since it began or since the last call, for
+                example by a ping that was answered `busy`. If so, the tick claims again, because actions may have
+                become due after its last claim; if not, the next tick may begin.
         """
         # The last settlement begins at `answer_by`. If it takes longer than half of the margin, it is cancelled: the
         # other half is left for the answer.

@@ -278,8 +278,8 @@ def parse_offset(value: Any, *, name: str, default: Direction | None = None) -> 
 
     Args:
         value: Words as in `_OFFSET_EXPECTED`; an ISO 8601 or short duration, with or without `before` or `after`; or a
-            `timedelta`, whose days are counted on the wall clock, and whose remainder is elapsed time. A negative
-            `timedelta` is before the due instant; with a `default`, it is in the opposite direction.
+            `timedelta`, whose days are counted on the wall clock, and whose remainder is elapsed time. With a
+            `default`, a negative `timedelta` is in the direction opposite to it; without one, before the due instant.
         name: The name of the argument in errors.
         default: The direction of an offset that states none; None: the offset must state it.
 

@@ -29,7 +29,7 @@ _Claim: TypeAlias = Callable[..., tuple[list[Claimed], ScanPosition]]
 
 
 class ClaimScanner:
-    """Claims with two alternating scans of the due range, one for actions without and one for those with a lock group.
+    """Claims with two alternating scans of the due range: one for actions without a lock group, one for all others.
 
     Each scan has its own keyset position.
 
