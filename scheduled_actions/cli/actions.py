@@ -197,9 +197,9 @@ def update(
 ) -> None:
     """Change a pending action; omitted options keep their values.
 
-    From edit_lock_seconds before its due time, an action can be changed only with --force. A new payload is validated
-    and replaces the old one. If the action is already waiting for its condition or for the actions of --after, changing
-    or removing either makes the action due now, unless --at or --in is given.
+    An action that is overdue, or due within edit_lock_seconds, can be changed only with --force. A new payload is
+    validated and replaces the old one. If the action is already waiting for its condition or for other actions
+    (--after), changing or removing that condition or those actions makes it due now, unless --at or --in is given.
     """
     scheduled_at = scheduled_time(at, delay, timezone)
     changes = apply_resets(
@@ -248,7 +248,7 @@ def cancel(
 ) -> None:
     """Cancel the action ID, or every action that matches the filters; the status must be pending or no_action.
 
-    From edit_lock_seconds before its due time, an action can be cancelled only with --force. With filters, the command
+    An action that is overdue, or due within edit_lock_seconds, can be cancelled only with --force. With filters, the command
     counts the matches (up to 10,000) and asks for confirmation. An interrupted command can be repeated.
     """
     edit_lock_seconds = None if force else project.config.settings.edit_lock_seconds

@@ -108,7 +108,7 @@ def parse_length(text: str) -> Length:
                 decimals and unit != "second",
                 f"only seconds may have a fraction: write {count} {unit}s in smaller units",
             ),
-            (len(decimals) > 6, f"{count} seconds have more than 6 decimal places"),  # noqa: PLR2004 - microseconds
+            (len(decimals) > 6, f"{count} seconds has more than 6 decimal places"),  # noqa: PLR2004 - microseconds
         )
         field, size = _UNITS[unit]
         sums[field] += int(whole) * size + int(decimals.ljust(6, "0"))

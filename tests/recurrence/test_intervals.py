@@ -193,7 +193,7 @@ def test_an_unambiguous_interval_has_no_warnings(text, zone):
         ("PT-5M", "an interval cannot be negative"),
         ("every 1.5 hours", "only seconds may have a fraction: write 1.5 hours in smaller units"),
         ("P0.5D", "only seconds may have a fraction: write 0.5 days in smaller units"),
-        ("PT1.1234567S", "1.1234567 seconds have more than 6 decimal places"),
+        ("PT1.1234567S", "1.1234567 seconds has more than 6 decimal places"),
         ("every two hours", '"two" is not a number in digits: write, for example, "every 2 hours"'),
         ("every 10 minuts", '"minuts" is not a unit of time; did you mean "every 10 minutes"?'),
         ("every dai", '"dai" is not a unit of time; did you mean "every day"?'),

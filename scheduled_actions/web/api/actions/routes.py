@@ -318,13 +318,13 @@ ROUTES = (
     ),
     Route(
         "PATCH", "/actions/{id}", update_action, "Update a pending action",
-        description="From `edit_lock_seconds` before its due time, an action is locked unless `force` is true.",
+        description="An action that is overdue, or due within `edit_lock_seconds`, is locked unless `force` is true.",
         query=UpdateActionQuery, body=UpdateActionRequest, refuses=(*_CHANGING, ActionLocked, *_SCHEDULING),
         takes_if_match=True, **_ONE,
     ),
     Route(
         "POST", "/actions/{id}/cancel", cancel_action, "Cancel an action that is pending or has no handler",
-        description="From `edit_lock_seconds` before its due time, a pending action is locked unless `force` is true. "
+        description="A pending action that is overdue, or due within `edit_lock_seconds`, is locked unless `force` is true. "
         "The cancelled action is kept until it is pruned.",
         body=CancelActionRequest, is_body_optional=True, refuses=(*_CHANGING, ActionLocked), creates=True,
         takes_if_match=True, **_ONE,

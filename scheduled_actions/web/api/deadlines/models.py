@@ -302,8 +302,8 @@ class StageDocument(ResponseModel):
     recurrence=None,
     series_id=None,
     occurrence_at=None,
-    next_id="Id of the next deadline of the series; null until that deadline exists. In the last deadline of a "
-    "cancelled series, it is the id of that deadline itself.",
+    next_id="Id of the next deadline of the series; null until that deadline exists. If a series was "
+    "cancelled, its last deadline contains its own id here.",
     revision=None,
     paused_at=None,
     missed_at=None,
