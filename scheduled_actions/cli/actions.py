@@ -248,8 +248,8 @@ def cancel(
 ) -> None:
     """Cancel the action ID, or every action that matches the filters; the status must be pending or no_action.
 
-    An action that is overdue, or due within edit_lock_seconds, can be cancelled only with --force. With filters, the command
-    counts the matches (up to 10,000) and asks for confirmation. An interrupted command can be repeated.
+    An action that is overdue, or due within edit_lock_seconds, can be cancelled only with --force. With filters, the
+    command counts the matches (up to 10,000) and asks for confirmation. An interrupted command can be repeated.
     """
     edit_lock_seconds = None if force else project.config.settings.edit_lock_seconds
     if _is_one(action_id, status, selection):

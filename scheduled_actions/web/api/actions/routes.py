@@ -324,7 +324,8 @@ ROUTES = (
     ),
     Route(
         "POST", "/actions/{id}/cancel", cancel_action, "Cancel an action that is pending or has no handler",
-        description="A pending action that is overdue, or due within `edit_lock_seconds`, is locked unless `force` is true. "
+        description="A pending action that is overdue, or due within `edit_lock_seconds`, is locked unless `force` is "
+        "true. "
         "The cancelled action is kept until it is pruned.",
         body=CancelActionRequest, is_body_optional=True, refuses=(*_CHANGING, ActionLocked), creates=True,
         takes_if_match=True, **_ONE,

@@ -121,9 +121,9 @@ Headers = Annotated[
     _setting("headers"),
     WithJsonSchema(
         {
-            "description": "Additional request headers. These are rejected: `cookie`, `sec-*`, headers that every delivery "
-            "sets (such as `content-type` and `webhook-*`), and headers that control the connection or its routing "
-            "(such as `host`, `proxy-*` and `x-forwarded-*`).",
+            "description": "Additional request headers. These are rejected: `cookie`, `sec-*`, headers that every "
+            "delivery sets (such as `content-type` and `webhook-*`), and headers that control the connection or its "
+            "routing (such as `host`, `proxy-*` and `x-forwarded-*`).",
             "type": "object",
             "maxProperties": HEADERS_MOST,
             "propertyNames": {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"},
