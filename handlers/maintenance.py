@@ -3,7 +3,8 @@
     schedule_action("maintenance:prune", {"limit": 50_000})
 
 Each tick already prunes a limited number of old rows. This action is for a large backlog, for example after
-`retention_days` has been shortened or after a long time without pings. It is a minimal handler: it validates its payload, calls the package and returns JSON.
+`retention_days` has been shortened or after a long time without pings. It is a minimal
+handler: it validates its payload, calls the package and returns JSON.
 """
 
 from __future__ import annotations
