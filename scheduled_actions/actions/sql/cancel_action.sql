@@ -1,5 +1,6 @@
--- A pending or `no_action` action is cancelled, and a running one is requested to stop. No row if the action has ended,
--- is running and `also_running` is false, or is running, overdue or due within `edit_lock_seconds` (null: no lock).
+-- A pending or `no_action` action is cancelled, and a running one is requested to stop. No row if the action has ended;
+-- if it is running, and `also_running` is false or `edit_lock_seconds` is given; or if it is pending, and overdue or due
+-- within `edit_lock_seconds` (null: no lock).
 with cancelled as (
   update scheduled_actions a
   set

@@ -29,7 +29,7 @@ _Claim: TypeAlias = Callable[..., tuple[list[Claimed], ScanPosition]]
 
 
 class ClaimScanner:
-    """Claims with two alternating scans of the due range: one for actions without a lock group, one for all others.
+    """Claims due actions in two alternating scans: one for actions without a lock group, one for actions with one.
 
     Each scan has its own keyset position.
 
