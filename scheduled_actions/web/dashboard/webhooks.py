@@ -232,7 +232,7 @@ def show_delivery(context: RequestContext) -> View:
 
 
 def list_events(context: RequestContext) -> View:
-    """Show the event types that are declared in the settings, emitted by watched tables, or already emitted."""
+    """Show the event types declared in the settings, those that watched tables can emit, and those already emitted."""
     return View("event_types.html", {"events": context.call("GET", "/webhooks/events").events})
 
 
