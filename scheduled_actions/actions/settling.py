@@ -320,8 +320,9 @@ class Settler:
         The hooks are called in the same transaction.
 
         Returns:
-            The action; None if it does not exist (in that team) or has ended; if it is running, and `also_running` is
-            false or `edit_lock_seconds` is given; or if it is pending, and overdue or due within `edit_lock_seconds`.
+            The action. None if it does not exist (in that team), has ended, or is running and `also_running` is false.
+            With `edit_lock_seconds`, also None for a running action, and for a pending one that is overdue or due
+            within that time.
         """
         with atomic(connection):
             locked = [(hook, hook.lock_before_cancel(connection, action_id, team_id=team_id)) for hook in self.hooks]

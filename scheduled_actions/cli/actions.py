@@ -199,7 +199,7 @@ def update(
 
     An action that is overdue, or due within edit_lock_seconds, can be changed only with --force. A new payload is
     validated and replaces the old one. If the action is already waiting for its condition or for other actions,
-    a new or removed condition or --after makes it due now, unless --at or --in is given.
+    changing or removing the condition or --after makes it due now, unless --at or --in is given.
     """
     scheduled_at = scheduled_time(at, delay, timezone)
     changes = apply_resets(

@@ -235,9 +235,10 @@ def test_a_schedule_is_deleted(admin_person, api, schedule):
 
 
 @pytest.mark.parametrize(
-    ("recurrence_type", "words"), [("fixed", "ago</time>, waiting for a tick"), ("rolling", ", running or waiting for")]
+    ("recurrence_type", "words"),
+    [("fixed", "ago</time>, waiting to start"), ("rolling", ", running or waiting to start")],
 )
-def test_the_list_shows_that_a_due_occurrence_waits_for_a_tick(
+def test_the_list_shows_that_a_due_occurrence_waits_to_start(
     admin_person, schedule, connection, recurrence_type, words
 ):
     connection.execute(

@@ -337,7 +337,7 @@ ROUTES = (
     ),
     Route(
         "POST", "/actions/{id}/retry", retry_action, "Retry a failed, cancelled or skipped action",
-        description="The action is due now, with no attempts used; its `state` is deleted.",
+        description="The action becomes due now, its attempt count is reset to 0, and its `state` is deleted.",
         refuses=_CHANGING, creates=True, takes_if_match=True, **_ONE,
     ),
     Route(
