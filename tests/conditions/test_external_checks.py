@@ -25,6 +25,9 @@ sql = "select amount from stock where item = %(item)s"
 [queries.mine]
 sql = "select from stock where owner = %(team_id)s;"
 
+[queries.owner]
+sql = "select owner from stock where item = %(item)s"
+
 [queries.writing]
 sql = "with gone as (delete from stock returning 1) select * from gone"
 
@@ -116,6 +119,13 @@ def test_a_query_holds_with_a_row_or_a_matching_value(project, connection, amoun
         connection.execute("insert into stock values ('bolt', %s)", [amount])
 
     assert end_of(project, connection, given)[0] == status
+
+
+@pytest.mark.parametrize(("owner", "status"), [("ours", "completed"), ("theirs", "skipped"), (None, "skipped")])
+def test_a_query_can_compare_a_text(project, connection, owner, status):
+    connection.execute("insert into stock values ('bolt', 1, %s)", [owner])
+
+    assert end_of(project, connection, {**STOCK, "name": "owner", "op": "eq", "value": "ours"})[0] == status
 
 
 def test_the_reason_of_an_unmet_query_contains_its_value_and_the_wanted_value(project, connection):
@@ -313,7 +323,7 @@ def test_an_unreachable_server_fails_its_action_without_the_url_in_the_error(pro
     [
         (
             {"kind": "query", "name": "stok"},
-            "a query of [queries]; known names: changing, mine, misspelt, slow, stock, writing",
+            "a query of [queries]; known names: changing, mine, misspelt, owner, slow, stock, writing",
         ),
         ({"kind": "query", "name": "stock"}, "the query takes: item"),
         ({**STOCK, "parameters": {"item": ["a"]}}, "strings, numbers, booleans and nulls"),
