@@ -1,6 +1,6 @@
-"""Format parts of messages: counts with their nouns, and suggestions for misspelled names."""
+"""Format parts of messages: counts with their nouns, lists of names, and suggestions for misspelled names."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 #: Maximum length of a word that is compared with known names: comparing takes quadratic time.
 _COMPARED_MOST = 60
@@ -9,6 +9,12 @@ _COMPARED_MOST = 60
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, in the plural unless the count is 1: `1 action`, `2,000 actions`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str], *, most: int) -> str:
+    """Return at most `most` of the names, separated by commas, and the number of the others: `a, b and 3 more`."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def nearest(text: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

@@ -117,6 +117,14 @@ def test_an_unmet_condition_has_a_reason_with_its_path(condition, known, truth):
     assert reason.startswith("condition.all.0: ") is (truth is not MET)
 
 
+@pytest.mark.parametrize(("count", "listed"), [(10, "a0, a1, a2, a3, a4, a5, a6, a7, a8, a9"), (12, "a9 and 2 more")])
+def test_the_reason_names_ten_approvers_who_have_not_approved(count, listed):
+    reason = parse_condition(approvals(approvers=[f"a{i}" for i in range(count)])).evaluate(facts()).reason
+
+    assert f"0 of {count} approvals" in reason
+    assert reason.endswith(listed)
+
+
 # -- compositions ------------------------------------------------------------------------------------------------------
 
 LEAVES = {

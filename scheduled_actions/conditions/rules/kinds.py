@@ -20,6 +20,7 @@ from scheduled_actions.conditions.model import (
 )
 from scheduled_actions.core.errors.families import short, short_text
 from scheduled_actions.core.json_comparison import MISSING, OPERATORS, resolve_pointer
+from scheduled_actions.core.messages import listed
 
 #: Maximum number of facts read for one name prefix.
 PREFIXED_MOST = 200
@@ -33,6 +34,8 @@ _CHARACTERS_A_STEP = 1024
 _FACTS_A_STEP = 12
 #: Maximum number of characters of a condition that a reason contains.
 _SHOWN_MOST = 200
+#: Maximum number of names listed in a reason.
+_NAMES_MOST = 10
 _WORDS = {
     "eq": "", "ne": "a value other than ", "lt": "below ", "lte": "at most ", "gt": "above ", "gte": "at least ",
     "in": "one of ", "not_in": "a value outside ", "contains": "a value containing ",
@@ -104,7 +107,7 @@ class ApprovalComplete(Condition):
         why = f"{count} of {self.required} approvals of {' '.join(self.target)}"
         if self.approvers is not None:
             missing = [name for name in self.approvers if name not in approved]
-            return self.unmet(f"{why}; not yet by {', '.join(missing[:10])}")
+            return self.unmet(f"{why}; not yet by {listed(missing, most=_NAMES_MOST)}")
         if FactKey(*self.target, f"{APPROVAL}{PREFIX_MARK}") in given.truncated:
             return Evaluation(
                 Truth.BROKEN,

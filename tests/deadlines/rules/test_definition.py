@@ -56,7 +56,9 @@ def test_a_recipient_has_1_to_320_characters(recipient):
     assert new_deadline(GIVEN | {"recipients": recipient}).definition["recipients"] == [recipient]
 
 
-@pytest.mark.parametrize("recipients", ["", " ", "a" * 321, [["secret-token"]], "https://hooks.example.org/secret-token/" + "x" * 320])
+@pytest.mark.parametrize(
+    "recipients", ["", " ", "a" * 321, [["secret-token"]], "https://hooks.example.org/secret-token/" + "x" * 320]
+)
 def test_the_error_for_an_invalid_recipient_does_not_contain_the_recipient(recipients):
     with pytest.raises(InvalidArgument, match="recipients must be an address or a role") as caught:
         new_deadline(GIVEN | {"recipients": recipients})

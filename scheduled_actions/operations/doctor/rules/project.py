@@ -5,7 +5,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from scheduled_actions.conditions.rules.plan import format_cycle
-from scheduled_actions.core.messages import counted
+from scheduled_actions.core.messages import counted, listed
 from scheduled_actions.operations.doctor.rules import FAULT, WARNING, Check, Level, first_problem, in_words
 
 _BUILD = "run `scheduled-actions registry build`"
@@ -200,7 +200,8 @@ def attention(
             (
                 unhandled,
                 WARNING,
-                f"the running build has no handler for stored actions of these types: {_named(unhandled)}",
+                "the running build has no handler for stored actions of these types: "
+                + listed(unhandled, most=_NAMES_MOST),
                 (
                     "deploy a build with these handlers, which then runs the actions; or cancel the actions: "
                     "`scheduled-actions actions cancel --status no_action`"
@@ -213,7 +214,7 @@ def attention(
             (
                 schedules,
                 WARNING,
-                f"paused after failures: {_named(schedules)}",
+                f"paused after failures: {listed(schedules, most=_NAMES_MOST)}",
                 "fix the cause, then run `scheduled-actions schedules resume REF`",
             ),
             ok="no schedule is paused after failures",
@@ -223,7 +224,7 @@ def attention(
             (
                 endpoints,
                 WARNING,
-                f"disabled after failures: {_named(endpoints)}",
+                f"disabled after failures: {listed(endpoints, most=_NAMES_MOST)}",
                 (
                     "once the receiver works again, run `scheduled-actions webhooks endpoints update ID --enable`, "
                     "then `webhooks deliveries recover --from WHEN` to resend the failed deliveries"
@@ -236,17 +237,13 @@ def attention(
             (
                 cycles,
                 WARNING,
-                f"these actions wait for one another and never run: {_named([format_cycle(one) for one in cycles])}",
+                "these actions wait for one another and never run: "
+                + listed([format_cycle(one) for one in cycles], most=_NAMES_MOST),
                 BREAK_CYCLE,
             ),
             ok="no actions wait for one another",
         ),
     ]
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - _NAMES_MOST
-    return ", ".join(names[:_NAMES_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
 def _limited(count: int) -> str:
