@@ -15,6 +15,7 @@ from scheduled_actions.calendar.rules.ics import CalendarEvent, calendar_text
 from scheduled_actions.core import checks
 from scheduled_actions.core.errors import BudgetExceeded, ScheduledActionsError, UnknownFeed
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
+from scheduled_actions.core.messages import listed
 from scheduled_actions.core.stored_values import parse_uuid
 from scheduled_actions.core.token_generation import TokenKind, digest_of
 from scheduled_actions.database import clock
@@ -178,11 +179,9 @@ class _ScheduleEvents:
         if self._truncated:
             text += f" Truncated: only the next runs are shown for {self._truncated} of the schedules."
         if self._left_out:
-            names, more = ", ".join(self._left_out[:_NAMED_MOST]), len(self._left_out) - _NAMED_MOST
-            others = f" and {more} other{'s' if more > 1 else ''}" if more > 0 else ""
             text += (
                 " Schedules left out because they run at least 24 times a day or their rules cannot be evaluated: "
-                f"{names}{others}."
+                f"{listed(self._left_out, most=_NAMED_MOST)}."
             )
         return text
 

@@ -178,6 +178,21 @@ def test_a_waiting_action_repeats_its_check_and_runs_when_it_succeeds(project, c
     assert row(connection, action_id)["status"] == "completed"
 
 
+def test_a_wait_for_a_query_or_a_fact_ends_when_the_fact_is_reported(project, connection):
+    order = {"type": "order", "id": "1"}
+    fact = {"kind": "field_value", "target": order, "field": "paid", "value": True}
+    action_id = schedule(project, {"wait": {"any": [STOCK, fact]}, "check_interval": 60})
+    for _ in range(2):
+        project.processor.tick()
+        move_clock(connection, timedelta(minutes=1))
+
+    project.processor.tick()
+    project.facts.report(order, "paid", value=True)
+    project.processor.tick()
+
+    assert row(connection, action_id)["status"] == "completed"
+
+
 def test_a_wait_with_a_broken_condition_continues(project, connection):
     status, reason = end_of(project, connection, {"wait": {"kind": "query", "name": "slow"}})
 

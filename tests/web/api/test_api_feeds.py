@@ -118,6 +118,16 @@ def test_a_schedule_that_occurs_too_often_is_left_out_and_named(feed, schedule):
     assert "sweep" in str(icalendar.Calendar.from_ical(response.data)["description"])
 
 
+def test_twenty_of_the_schedules_left_out_are_named(feed, schedule):
+    for number in range(22):
+        schedule("every 10 minutes", name=f"sweep{number:02}")
+
+    description = str(icalendar.Calendar.from_ical(feed().data)["description"])
+
+    assert description.count("sweep") == 20
+    assert description.endswith(" and 2 more.")
+
+
 def test_a_paused_schedule_has_no_event(api, feed, schedule):
     made = schedule("daily", name="report")
     api("POST", f"/schedules/{made['id']}/pause")

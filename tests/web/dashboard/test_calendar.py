@@ -76,6 +76,11 @@ def test_deadlines_and_their_reminders_link_to_the_deadline(admin_person, api, d
     assert "renewal" not in admin_person.opens("/calendar?user_id=bob").text
 
 
+def day_links(text, day):
+    """Return whether the links of a day open it."""
+    return {"open=" in link for link in re.findall(rf'href="([^"]*)#d{day}"', text)}
+
+
 def test_a_day_opens_in_place_without_a_script(admin_person, api, connection):
     for number in range(7):
         insert(connection, action_type=f"test:kind{number}", scheduled_at=NOW + timedelta(minutes=number))
@@ -89,6 +94,8 @@ def test_a_day_opens_in_place_without_a_script(admin_person, api, connection):
     assert 'id="open"' in opened
     assert "Wednesday, 11 March" in opened
     assert opened.count(">test:kind6<") >= 2
+    assert day_links(closed, "2026-03-11") == {True}
+    assert day_links(opened, "2026-03-11") == {False}
 
 
 def test_the_counts_of_a_crowded_day_are_capped_until_the_day_is_opened(admin_person, api, connection):
