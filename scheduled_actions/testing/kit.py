@@ -9,7 +9,9 @@ from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+from scheduled_actions.actions.model import UNSET, Unset
 from scheduled_actions.actions.search import ActionFilters, SearchBounds, page
 from scheduled_actions.core import config
 from scheduled_actions.core.action import Action, Status
@@ -119,9 +121,29 @@ class Kit:
         payload__contains: Any = None,  # noqa: ANN401 - any JSON
         scheduled_at: datetime | timedelta | None = None,
         count: int | None = None,
-        **columns: Any,  # noqa: ANN401 - fields of Action
+        status: str | Unset = UNSET,
+        attempts: int | Unset = UNSET,
+        result: Any = UNSET,  # noqa: ANN401 - any JSON
+        error_message: str | Unset | None = UNSET,
+        state: Any = UNSET,  # noqa: ANN401 - any JSON
+        team_id: str | Unset | None = UNSET,
+        user_id: str | Unset | None = UNSET,
+        target_type: str | Unset | None = UNSET,
+        target_id: str | Unset | None = UNSET,
+        created_by: str | Unset | None = UNSET,
+        metadata: Mapping[str, Any] | Unset | None = UNSET,
+        priority: int | Unset = UNSET,
+        max_attempts: int | Unset | None = UNSET,
+        lock_group: str | Unset | None = UNSET,
+        dedup_key: str | Unset | None = UNSET,
+        schedule_id: UUID | Unset | None = UNSET,
+        occurrence_at: datetime | Unset | None = UNSET,
+        deadline_id: UUID | Unset | None = UNSET,
     ) -> list[Action]:
-        """Return the scheduled actions that match, in any status; fail if their number is not the expected one.
+        """Return the scheduled actions that match; fail if their number is not the expected one.
+
+        The arguments from `status` on are exact values of fields of `Action`. An omitted one matches any value; None
+        matches only None.
 
         Args:
             action_type: The exact action type.
@@ -129,15 +151,55 @@ class Kit:
                 least these elements. None: any payload.
             scheduled_at: The exact instant, or the time after the creation of the action (within a second); None: any.
             count: The expected number, 0 included; None: at least one.
-            columns: Other fields of `Action`: `status="pending"`, `team_id="acme"`, `lock_group="invoice"`.
+            status: `pending`, `completed`, …
+            attempts: The number of attempts so far.
+            result: The value that the handler returned.
+            error_message: The whole error message.
+            state: The state that the handler saved.
+            team_id: The team.
+            user_id: The user whom the action concerns.
+            target_type: The type of the entity.
+            target_id: The id of the entity.
+            created_by: The creator.
+            metadata: All metadata.
+            priority: The priority.
+            max_attempts: The maximum number of attempts of this action.
+            lock_group: The lock group.
+            dedup_key: The deduplication key.
+            schedule_id: The schedule of the occurrence.
+            occurrence_at: The planned instant of the occurrence.
+            deadline_id: The deadline to which the action belongs.
 
         Raises:
             AssertionError: A different number of actions matches; the message lists the first matching actions and, if
                 there are too few, the most similar others with their differences.
-            InvalidArgument: `Action` has no such field, or the instant has no time zone.
+            InvalidArgument: The instant has no time zone.
         """
+        columns: dict[str, Any] = {
+            "status": status,
+            "attempts": attempts,
+            "result": result,
+            "error_message": error_message,
+            "state": state,
+            "team_id": team_id,
+            "user_id": user_id,
+            "target_type": target_type,
+            "target_id": target_id,
+            "created_by": created_by,
+            "metadata": metadata,
+            "priority": priority,
+            "max_attempts": max_attempts,
+            "lock_group": lock_group,
+            "dedup_key": dedup_key,
+            "schedule_id": schedule_id,
+            "occurrence_at": occurrence_at,
+            "deadline_id": deadline_id,
+        }
         expected = Expectation(
-            action_type=action_type, payload__contains=payload__contains, scheduled_at=scheduled_at, columns=columns
+            action_type=action_type,
+            payload__contains=payload__contains,
+            scheduled_at=scheduled_at,
+            columns={name: value for name, value in columns.items() if value is not UNSET},
         )
         return matching(expected, self.actions(), count=count)
 
