@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo demo-license test test-faults test-malice test-browser screenshots bench bench-smoke bench-cost bench-peers proof-malice proof-on-time proof-pgbouncer proof-vercel trace-paths format lint types registry docs docs-drawings ci
+.PHONY: help install run demo demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers proof-malice proof-on-time proof-pgbouncer proof-vercel trace-paths format lint types registry docs-drawings ci
 
 # The first Python on the path that is 3.11 or newer; override: `make install PYTHON=/path/to/python`.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -46,7 +46,7 @@ demo-license: install ## Run the license renewal example on a simulated clock an
 
 # Every test in the ignored folders has one of these marks; ignoring the folders saves each worker the imports.
 test: install ## Run the tests; ARGS="-k dedup" selects tests by name
-	$(BIN)/pytest -n 3 -m "not slow and not browser and not malice" $(addprefix --ignore=tests/,browser faults malice) $(ARGS)
+	$(BIN)/pytest -n 3 -m "not slow and not browser and not malice and not docs" $(addprefix --ignore=tests/,browser docs faults malice) $(ARGS)
 
 test-faults: install ## Run the fault tests: real processes, kills and restarts
 	$(BIN)/pytest -m "slow and not browser" $(ARGS)
@@ -111,11 +111,11 @@ types: install ## Check the types
 registry: install ## Build handlers/_registry.py from the source of handlers/
 	$(BIN)/python registry_build.py
 
-docs: install ## Check the documentation against the code
-	$(BIN)/pytest $(wildcard tests/test_docs.py tests/test_conventions.py tests/test_architecture.py)
+test-docs: install ## Run every command of README, tutorial and how-to pages, and check the docs against the code
+	$(BIN)/pytest tests/docs tests/test_docs.py tests/test_conventions.py tests/test_architecture.py $(ARGS)
 
 docs-drawings: install ## Draw the import order from pyproject.toml as images in docs/images
 	$(BIN)/python -m docs.drawings
 
 # The tests run last, so that their summary ends the output.
-ci: lint types bench-smoke demo test test-browser test-malice test-faults ## Run all checks, as .ci/run does
+ci: lint types bench-smoke demo test test-docs test-browser test-malice test-faults ## Run all checks, as .ci/run does

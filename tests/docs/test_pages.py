@@ -1,0 +1,222 @@
+"""Every command of README, tutorial and how-to pages runs as printed, and prints what the page says.
+
+Each page is followed twice, from top to bottom: in a clone of the repository, and in a project made from a wheel.
+`tests/docs/pages.py` describes the comments of the pages. Pages use port 8000, so they run one after the other.
+"""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+import json
+import shutil
+import socket
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from scheduled_actions.database import embedded
+from tests.docs import pages
+from tests.docs.installations import CLONE, ROOT, Installations, environ
+from tests.docs.shell import Shell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.docs.pages import Block
+
+pytestmark = pytest.mark.docs
+
+HOW_TO = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/how-to").glob("*.md"))
+ALL = ["README.md", "docs/tutorial.md", *HOW_TO]
+#: Most blocks that may be excluded on all pages together.
+MOST_EXCLUDED = 10
+#: Longest time until a repeated command has to print what the page shows.
+REPEAT_SECONDS = 40
+#: The port of the pages.
+PORT = 8000
+
+
+def blocks_of(page: str) -> list[Block]:
+    return pages.read(page, (ROOT / page).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="session")
+def installations() -> Iterator[Installations]:
+    """Yield the installations of this run."""
+    with open_directory() as directory:
+        yield Installations(directory)
+
+
+@contextmanager
+def open_directory() -> Iterator[Path]:
+    """Create a directory that the account of Postgres may enter; delete it with all clusters in it."""
+    directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-docs-")).resolve()
+    directory.chmod(0o755)
+    try:
+        yield directory
+    finally:
+        for stored in directory.rglob(".scheduled_actions/postgres.json"):
+            embedded.remove(stored.parent)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Yield the directory of one page, and check that the port is free before and after."""
+    with (Path(tempfile.gettempdir()) / "scheduled-actions-docs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Another run on this machine may be using the port.
+        require_free_port()
+        with open_directory() as directory:
+            yield directory
+        require_free_port()
+
+
+def require_free_port() -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", PORT))
+            except OSError:
+                assert time.monotonic() < deadline, f"port {PORT}, which the pages use, is in use"
+                time.sleep(0.1)
+            else:
+                return
+
+
+class Reader:
+    """Follows a page.
+
+    Args:
+        shell: The reader's shell.
+        project: The reader's project.
+        clone: The clone of the repository.
+        scratch: A directory for files that the page does not mention.
+    """
+
+    def __init__(self, shell: Shell, project: Path, clone: Path, scratch: Path) -> None:
+        self.shell = shell
+        self.project = project
+        self.clone = clone
+        self.scratch = scratch
+
+    def follow(self, page: str) -> None:
+        """Run each block of the page that is not excluded."""
+        for block in blocks_of(page):
+            if "not run" not in block.marks:
+                self.do(block)
+
+    def do(self, block: Block) -> None:
+        """Run, write or check one block."""
+        if clock := block.marks.get("clock"):
+            self._set_clock(clock)
+        if block.file:
+            path = self.shell_directory() / block.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a" if path.suffix == ".toml" else "w", encoding="utf-8") as file:
+                file.write(block.text)
+            return
+        match block.language:
+            case "sh":
+                self._command(block, block.text)
+            case "python":
+                self._command(block, f"python - <<'END_OF_BLOCK'\n{block.text}END_OF_BLOCK\n")
+            case "sql":
+                self._command(
+                    block, f"scheduled-actions psql -v ON_ERROR_STOP=1 <<'END_OF_BLOCK'\n{block.text}END_OF_BLOCK\n"
+                )
+            case "toml":
+                with (self.shell_directory() / "scheduled_actions.toml").open("a", encoding="utf-8") as file:
+                    file.write(f"\n{block.text}")
+            case "json":
+                json.loads(block.text)
+            case "yaml":
+                list(yaml.safe_load_all(block.text))
+
+    def shell_directory(self) -> Path:
+        return Path(self.shell.run("pwd").output.strip())
+
+    def _set_clock(self, day: str) -> None:
+        # Relative to the real clock, so that time goes on.
+        sql = (
+            "create or replace function scheduled_actions_now() returns timestamptz language sql stable as "
+            f"$$select clock_timestamp() + (timestamptz '{day} 09:00:00+00' - timestamptz 'epoch' "
+            f"- interval '{time.time():.3f} s')$$"
+        )
+        ran = self.shell.run(f'scheduled-actions psql -v ON_ERROR_STOP=1 -c "{sql}"')
+        assert not ran.failed, ran.output
+
+    def _command(self, block: Block, text: str) -> None:
+        if "in the clone" in block.marks:
+            text = f"cd {self.clone}\n{text}"
+        if until := block.marks.get("background"):
+            self.shell.start(f"cd {self.shell_directory()}\n{text}", until)
+            return
+        deadline = time.monotonic() + (REPEAT_SECONDS if "repeat" in block.marks else 0)
+        while problem := self._problem(block, text):
+            assert time.monotonic() < deadline, (
+                f"{block}: {problem}\nIn the background:\n{self.shell.background_output()}"
+            )
+            time.sleep(0.3)
+
+    def _problem(self, block: Block, text: str) -> str | None:
+        ran = self.shell.run(text)
+        if bool(ran.failed) != ("fails" in block.marks):
+            said = f"failed: {ran.failed}" if ran.failed else "did not fail"
+            return f"{said}\n{text}\n{ran.output}"
+        if block.output is not None and (differs := pages.difference(block.output, ran.output)):
+            return f"{differs}\n{text}\n{ran.output}"
+        return None
+
+
+@pytest.mark.parametrize("installed", ["clone", "wheel"])
+@pytest.mark.parametrize("page", HOW_TO)
+def test_every_command_of_a_how_to_page_runs(page, installed, installations, place):
+    make = installations.project if installed == "wheel" else installations.project_of_clone
+    project = make(place)
+    scratch = place / "scratch"
+    scratch.mkdir()
+
+    with Shell(project, environ(project / ".venv"), scratch) as shell:
+        Reader(shell, project, place / CLONE, scratch).follow(page)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_every_command_of_a_first_page_runs_in_an_empty_directory(page, installations, place):
+    """The reader has a clone in `../scheduled-actions`, and installs the package from it."""
+    clone = installations.copy(place / CLONE)
+    start, scratch = place / "work", place / "scratch"
+    start.mkdir()
+    scratch.mkdir()
+
+    with Shell(start, environ(None), scratch) as shell:
+        Reader(shell, start, clone, scratch).follow(page)
+
+
+def test_few_blocks_are_excluded_and_each_with_a_reason():
+    excluded = {
+        str(block): block.marks["not run"] for page in ALL for block in blocks_of(page) if "not run" in block.marks
+    }
+
+    assert len(excluded) <= MOST_EXCLUDED, excluded
+    assert all(len(reason) > 15 for reason in excluded.values()), excluded
+
+
+@pytest.mark.parametrize("page", ALL)
+def test_every_block_of_a_page_can_be_tested(page):
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    blocks = blocks_of(page)
+
+    assert not [
+        line for before, line in zip(lines, lines[1:], strict=False) if not before and line.startswith("    ")
+    ], "an indented block is not run; put it between ``` and give its language"
+    for block in blocks:
+        if block.language == "python":
+            ast.parse(block.text)
