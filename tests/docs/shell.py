@@ -59,6 +59,8 @@ class Shell:
         with suppress(ProcessLookupError):
             os.killpg(self._bash.pid, signal.SIGKILL)
         self._bash.wait()
+        assert self._bash.stdin is not None
+        self._bash.stdin.close()
 
     def run(self, text: str) -> Ran:
         """Run a block to its end."""
@@ -82,11 +84,14 @@ class Shell:
         group = int(done.read_text(encoding="utf-8"))
         self._background.append((group, output))
         deadline = time.monotonic() + START_SECONDS
-        while until not in (printed := output.read_text(encoding="utf-8", errors="replace")):
-            assert _is_alive(group), f"the command in the background ended:\n{printed}"
+        while True:
+            is_alive = _is_alive(group)  # Before its output is read, which is then complete.
+            printed = output.read_text(encoding="utf-8", errors="replace")
+            if until in printed:
+                return printed
+            assert is_alive, f"the command in the background ended:\n{printed}"
             assert time.monotonic() < deadline, f"the command in the background did not print {until!r}:\n{printed}"
             time.sleep(0.05)
-        return printed
 
     def background_output(self) -> str:
         """Return what the commands in the background have printed, for the report of a failure."""
