@@ -79,7 +79,9 @@ class Shell:
         """Run a block in the background, and return what it has printed once that contains `until`."""
         block, output, done = self._files()
         block.write_text(text, encoding="utf-8")
-        self._send(f"setsid bash {block} > {output} 2>&1 < /dev/null & echo $! > {done}.new; mv {done}.new {done}")
+        # The process group exists when the process itself has written its number.
+        named = f"echo $$ > {done}.new; mv {done}.new {done}; exec bash {block}"
+        self._send(f"setsid bash -c '{named}' > {output} 2>&1 < /dev/null &")
         self._wait(done, 10, output)
         group = int(done.read_text(encoding="utf-8"))
         self._background.append((group, output))

@@ -150,7 +150,7 @@ class Reader:
             f"$$select clock_timestamp() + (timestamptz '{day} 09:00:00+00' - timestamptz 'epoch' "
             f"- interval '{time.time():.3f} s')$$"
         )
-        ran = self.shell.run(f'scheduled-actions psql -v ON_ERROR_STOP=1 -c "{sql}"')
+        ran = self.shell.run(f"scheduled-actions psql -v ON_ERROR_STOP=1 <<'END_OF_BLOCK'\n{sql}\nEND_OF_BLOCK\n")
         assert not ran.failed, ran.output
 
     def _command(self, block: Block, text: str) -> None:
