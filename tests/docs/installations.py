@@ -30,10 +30,10 @@ _OURS = (
 
 @dataclass(frozen=True)
 class Installations:
-    """A clone, and virtual environments with the package; each is made when it is first used.
+    """A clone and a virtual environment with the package; each is made when it is first used.
 
     Args:
-        directory: A directory that every user may enter.
+        directory: A directory that every user may enter. What an earlier run has installed there is used again.
     """
 
     directory: Path
@@ -41,14 +41,17 @@ class Installations:
     @cached_property
     def clone(self) -> Path:
         """A clone with `.venv`, as `make install` leaves it."""
-        clone = self.copy(self.directory / CLONE)
-        _run("make", "install", cwd=clone)
+        clone = self.directory / CLONE
+        if not (clone / ".venv/bin/scheduled-actions").exists():
+            _run("make", "install", cwd=self.copy(clone))
         return clone
 
     @cached_property
     def wheel(self) -> Path:
         """A virtual environment that contains the wheel and its extra `local`."""
         venv = self.directory / "wheel" / ".venv"
+        if (venv / "bin/scheduled-actions").exists():
+            return venv
         _run(sys.executable, "-m", "venv", venv)
         source = self.copy(self.directory / "source")
         _run(venv / "bin/pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", self.directory / "wheel", source)
