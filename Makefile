@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers proof-malice proof-on-time proof-pgbouncer proof-vercel trace-paths format lint types registry docs-drawings ci
+.PHONY: help install run demo demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-malice proof-on-time proof-pgbouncer proof-vercel trace-paths format lint types registry docs-drawings ci
 
 # The first Python on the path that is 3.11 or newer; override: `make install PYTHON=/path/to/python`.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -13,108 +13,138 @@ ARGS ?=
 BIN := .venv/bin
 # The existing result files; evaluated when the report is written.
 RESULTS = $$(ls benchmarks/results/latest.json benchmarks/results/peers.json 2>/dev/null)
-# Reinstall when a dependency file is newer than this marker.
-INSTALLED := .venv/.installed
+# These files are newer than the dependency files if .venv has what `make run` needs, and all dependencies.
+LOCAL := .venv/.local
+DEV := .venv/.dev
+# Empty if .venv is absent or unusable: its scripts have the path of another directory, or its Python is gone.
+USABLE := $(shell { . .venv/bin/activate && test "$$VIRTUAL_ENV" = "$$(pwd -P)/.venv" && \
+	$(BIN)/python -c 'import pip'; } >/dev/null 2>&1 && echo yes)
+ifndef USABLE
+$(shell rm -f $(LOCAL) $(DEV))
+endif
+# Python compiles a module when it is first imported, which is faster than compiling all modules now.
+INSTALL := install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+# Prints the wheel of pip that comes with Python; some distributions keep it in a directory of their own.
+FIND_PIP := import ensurepip, pathlib, sysconfig, venv; \
+	folder = sysconfig.get_config_var("WHEEL_PKG_DIR") or pathlib.Path(ensurepip.__file__).parent / "_bundled"; \
+	print(next(pathlib.Path(folder).glob("pip-*.whl")))
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
-	@echo "  PORT=8001 sets the port of make run; PYTHON=python3.12 selects the Python of make install."
+	@echo "  PORT=8001 sets the port of make run; PYTHON=python3.12 selects the Python of a new .venv."
 
-install: $(INSTALLED) ## Create .venv and install all dependencies (other targets run this first)
+install: $(DEV) ## Create .venv and install all dependencies; the other targets install what they need
 
-$(INSTALLED): pyproject.toml constraints.txt setup.py
-	@test -n "$(PYTHON)" || { \
-		echo "No Python 3.11 or newer on PATH. Install one, or run: make install PYTHON=/path/to/python" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "PYTHON=$(PYTHON) is not Python 3.11 or newer. Select another one: make install PYTHON=/path/to/python" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-		echo "$(PYTHON) cannot create virtual environments: its modules venv and ensurepip are not installed." >&2; \
-		echo "On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	@$(BIN)/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(PYTHON) -m venv --clear .venv
-	@echo "Installing the versions of constraints.txt into .venv (about 30 seconds, once)."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@touch $@
+.PHONY: venv
+# Installing pip from its wheel takes half as long as ensurepip, which compiles all of it.
+venv:
+	@test ! -d .venv || echo "This directory was moved, or the Python of .venv is gone: creating .venv again."
+	@set -e; python="$(PYTHON)"; \
+	test -n "$$python" || { \
+		echo "No Python 3.11 or newer on PATH. Install one, or run: make install PYTHON=/path/to/python" >&2; exit 1; }; \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "PYTHON=$$python is not Python 3.11 or newer. Select another one: make install PYTHON=/path/to/python" >&2; exit 1; }; \
+	wheel=$$("$$python" -c '$(FIND_PIP)' 2>/dev/null) || { \
+		echo "$$python cannot create virtual environments: its modules venv and ensurepip are not installed." >&2; \
+		echo "On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }; \
+	echo "Creating .venv."; \
+	"$$python" -m venv --clear --without-pip .venv; \
+	$(BIN)/python "$$wheel/pip" $(INSTALL) pip setuptools
 
-run: install ## Start the app with Postgres and a minute cron at http://127.0.0.1:8000
+$(LOCAL) $(DEV): pyproject.toml constraints.txt setup.py | $(if $(USABLE),,venv)
+	@echo "Installing $(WHAT) into .venv, with the versions of constraints.txt ($(TAKES))."
+	$(if $(USABLE),@$(BIN)/python -m pip $(INSTALL) pip setuptools)
+	@PYTHONWARNINGS=ignore:Editable $(BIN)/python -m pip $(INSTALL) --no-build-isolation -e '.[$(patsubst .%,%,$(@F))]'
+	@touch $(LOCAL) $@
+
+$(LOCAL): WHAT := what make run needs
+$(LOCAL): TAKES := about 15 seconds
+$(DEV): WHAT := all dependencies
+$(DEV): TAKES := about 30 seconds
+
+run: $(LOCAL) ## Start the app with Postgres and a minute cron at http://127.0.0.1:8000
 	@$(BIN)/scheduled-actions dev
 
-demo: install ## Run an end-to-end demo in a temporary project and check each step
+demo: $(LOCAL) ## Run an end-to-end demo in a temporary project and check each step
 	@$(BIN)/scheduled-actions demo
 
-demo-license: install ## Run the license renewal example on a simulated clock and print its emails
+demo-license: $(LOCAL) ## Run the license renewal example on a simulated clock and print its emails
 	@$(BIN)/python -m proofs.license
 
 # Every test in the ignored folders has one of these marks; ignoring the folders saves each worker the imports.
-test: install ## Run the tests; ARGS="-k dedup" selects tests by name
+test: $(DEV) ## Run the fast tests, without the four suites below; ARGS="-k dedup" selects tests by name
 	$(BIN)/pytest -n 3 -m "not slow and not browser and not malice and not docs" $(addprefix --ignore=tests/,browser docs faults malice) $(ARGS)
 
-test-faults: install ## Run the fault tests: real processes, kills and restarts
+test-faults: $(DEV) ## Run the fault tests: real processes, kills and restarts
 	$(BIN)/pytest -m "slow and not browser" $(ARGS)
 
-test-malice: install ## Run the tests with hostile documents, functions and teams (a few minutes)
+test-malice: $(DEV) ## Run the tests with hostile documents, functions and teams (a few minutes)
 	$(BIN)/pytest -m malice $(ARGS)
 
-test-browser: install ## Test the dashboard in Chromium (apt-get install chromium)
+test-browser: $(DEV) ## Test the dashboard in Chromium (apt-get install chromium)
 	$(BIN)/pytest -m browser $(ARGS)
 
-screenshots: install ## Take the screenshots of the README and docs; needs Chromium
+screenshots: $(DEV) ## Take the screenshots of the README and docs; needs Chromium
 	$(BIN)/python -m tests.browser.screenshots
 
 # The report includes the latest results of bench-peers, if there are any.
-bench: install ## Run the benchmarks; write benchmarks/results/latest.json and benchmarks/report.html
+bench: $(DEV) ## Run the benchmarks; write benchmarks/results/latest.json and benchmarks/report.html
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks --json benchmarks/results/latest.json
 	$(BIN)/python -m benchmarks.report $(RESULTS) > benchmarks/report.html
 
-bench-smoke: install ## Run each benchmark once with small numbers to check that it works
+bench-smoke: $(DEV) ## Run each benchmark once with small numbers to check that it works
 	$(BIN)/python -m benchmarks --smoke
 	$(BIN)/python -m benchmarks.cost --smoke
 
-bench-cost: install ## Measure CPU time, WAL bytes and statements per action; ARGS="--compare before.json"
+bench-cost: $(DEV) ## Measure CPU time, WAL bytes and statements per action; ARGS="--compare before.json"
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks.cost --json benchmarks/results/cost.json $(ARGS)
 
-bench-peers: install ## Compare with other Postgres queues; installs them below .scheduled_actions
+bench-peers: $(DEV) ## Compare with other Postgres queues; installs them below .scheduled_actions
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks.peers --json benchmarks/results/peers.json
 	$(BIN)/python -m benchmarks.report $(RESULTS) > benchmarks/report.html
 
-proof-malice: install ## Run test-malice with every hostile value, and with a hostile team for ten minutes
+bench-install: $(DEV) ## Measure the time, downloads and size of an installation, from git clone to the first action
+	$(BIN)/python -m benchmarks.install $(ARGS)
+
+proof-malice: $(DEV) ## Run test-malice with every hostile value, and with a hostile team for ten minutes
 	MALICE=whole $(BIN)/pytest -m malice -s $(ARGS)
 
-proof-on-time: install ## Check that 1,000 actions start on time with a minute cron and lingering ticks; draws a plot
+proof-on-time: $(DEV) ## Check that 1,000 actions start on time with a minute cron and lingering ticks; draws a plot
 	$(BIN)/python -m proofs.on_time
 
-proof-pgbouncer: install ## Check all guarantees behind PgBouncer: transaction mode, 2 connections, 16 pings
+proof-pgbouncer: $(DEV) ## Check all guarantees behind PgBouncer: transaction mode, 2 connections, 16 pings
 	$(BIN)/pytest -m slow tests/faults/test_transaction_pooler.py $(ARGS)
 
-proof-vercel: install ## Run vercel build offline, then serve and ping the function; needs npm and Python 3.12
+proof-vercel: $(DEV) ## Run vercel build offline, then serve and ping the function; needs npm and Python 3.12
 	$(BIN)/python -m proofs.vercel
 
-trace-paths: install ## Print the modules that schedule_action() and a ping run through, in order
+trace-paths: $(DEV) ## Print the modules that schedule_action() and a ping run through, in order
 	$(BIN)/python -m proofs.paths
 
-format: install ## Format the code and apply ruff's automatic fixes
+format: $(DEV) ## Format the code and apply ruff's automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lint: install ## Check style, formatting, wording and import contracts, and that the registry is up to date
+lint: $(DEV) ## Check style, formatting, wording and import contracts, and that the registry is up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python registry_build.py --check
 	$(BIN)/pytest -q tests/test_wording.py
 
-types: install ## Check the types
+types: $(DEV) ## Check the types
 	$(BIN)/mypy
 
-registry: install ## Build handlers/_registry.py from the source of handlers/
+registry: $(DEV) ## Build handlers/_registry.py from the source of handlers/
 	$(BIN)/python registry_build.py
 
-test-docs: install ## Run every command of README, tutorial and how-to pages, and check the docs against the code
+test-docs: $(DEV) ## Run every command of README, tutorial and how-to pages, and check the docs against the code
 	$(BIN)/pytest tests/docs tests/test_docs.py tests/test_conventions.py tests/test_architecture.py $(ARGS)
 
-docs-drawings: install ## Draw the import order from pyproject.toml as images in docs/images
+docs-drawings: $(DEV) ## Draw the import order from pyproject.toml as images in docs/images
 	$(BIN)/python -m docs.drawings
 
 # The tests run last, so that their summary ends the output.

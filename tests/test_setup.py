@@ -46,6 +46,7 @@ TARGETS = [
     "bench-smoke",
     "bench-cost",
     "bench-peers",
+    "bench-install",
 ]
 TARGETS += [
     "proof-malice",
