@@ -154,11 +154,15 @@ def test_a_process_that_only_ticks_loads_neither_requests_nor_croniter(tmp_path)
 
 
 def test_the_root_url_of_the_wsgi_application_redirects_to_the_dashboard(tmp_path):
-    ask = "from scheduled_actions.wsgi import app; print(app.test_client().get('/').location)"
+    ask = (
+        "from scheduled_actions.wsgi import app\n"
+        "for root in ('', '/jobs'):\n"
+        "    print(app.test_client().get('/', environ_overrides={'SCRIPT_NAME': root}).location)"
+    )
 
     printed = subprocess.run([sys.executable, "-c", ask], cwd=tmp_path, capture_output=True, text=True, check=True)
 
-    assert printed.stdout == "/dashboard/\n"
+    assert printed.stdout.split() == ["/dashboard/", "/jobs/dashboard/"]
 
 
 def test_a_handler_module_loads_neither_the_database_nor_flask():

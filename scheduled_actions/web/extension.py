@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from flask import Blueprint, Flask, Response
+from flask import Blueprint, Flask, Response, redirect, request
 from werkzeug.routing import PathConverter
 
 from scheduled_actions.runtime import Runtime, current
@@ -59,8 +59,23 @@ class ScheduledActions:
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_mask_secrets)
         runtime = self._runtime or current()
-        app.register_blueprint(_routes(runtime), url_prefix=url_prefix or self._url_prefix)
+        prefix = url_prefix or self._url_prefix
+        app.register_blueprint(_routes(runtime), url_prefix=prefix)
+        if prefix:
+            add_home(app, prefix)
         app.extensions["scheduled_actions"] = runtime
+
+
+def add_home(app: Flask, prefix: str = "") -> None:
+    """Redirect the root of the prefix to the dashboard; without a prefix, that is the root of the application."""
+    prefix = f"/{prefix.strip('/')}" if prefix else ""
+    app.add_url_rule(
+        f"{prefix}/",
+        endpoint=f"scheduled_actions_home{prefix}",
+        # A proxy or a dispatcher that mounts the whole application below a path sets the script root.
+        view_func=lambda: redirect(f"{request.script_root}{prefix}/dashboard/"),
+        strict_slashes=False,
+    )
 
 
 class _AnyPath(PathConverter):

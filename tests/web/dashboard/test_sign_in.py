@@ -366,6 +366,18 @@ def test_the_dashboard_works_below_a_url_prefix(runtime):
     assert 'href="/scheduled/docs"' in page.text
 
 
+@pytest.mark.parametrize("path", ["/jobs", "/jobs/"])
+@pytest.mark.parametrize("root", ["", "/proxied"])
+def test_the_root_of_a_url_prefix_redirects_to_the_dashboard_below_it(runtime, path, root):
+    client = application(runtime, url_prefix="/jobs").test_client()
+
+    response = client.get(path, environ_overrides={"SCRIPT_NAME": root})
+
+    assert response.location == f"{root}/jobs/dashboard/"
+    assert client.get(f"{response.location.removeprefix(root)}login").status_code == 200
+    assert client.get("/").status_code == 404
+
+
 def test_the_theme_is_stored_in_a_cookie(admin_person):
     response = admin_person.sends("/theme", theme="dark", next="/?window=day")
 
