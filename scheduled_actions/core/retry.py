@@ -1,6 +1,7 @@
 """Retry policies: how long to wait after a failed attempt.
 
 To add a policy, define its class in this module and add it to `KINDS`; its fields must have one of the existing types.
+The SQL function `scheduled_actions_retry_problem` accepts the same policies.
 """
 
 from collections.abc import Mapping, Sequence

@@ -7,6 +7,7 @@ import re
 from dataclasses import MISSING, fields
 from datetime import datetime
 from pathlib import Path
+from typing import get_args
 from uuid import UUID
 
 import psycopg
@@ -18,6 +19,7 @@ from scheduled_actions import action
 from scheduled_actions.actions import store
 from scheduled_actions.actions.model import ARGUMENTS, COLUMN_DEFAULTS, NewAction
 from scheduled_actions.core.errors import RequestError
+from scheduled_actions.core.retry import KINDS, Jitter, parse
 from scheduled_actions.web.api.actions import models
 from tests.factories import insert, projects, row
 
@@ -131,8 +133,6 @@ VALUES = {
     "on_success": ([{"action_type": "test:other", "payload": {}}], [{"payload": {}}]),
     "on_failure": ([{"action_type": "test:other", "payload": {}}], [{"payload": {}}]),
 }
-#: SQL stores values of these arguments without validation; readers ignore invalid parts.
-NOT_VALIDATED_BY_SQL = {"target", "metadata"}
 #: Arguments that decide how actions with the same key are merged; they are not stored.
 MERGE_ARGUMENTS = {"dedup_window", "dedup_mode"}
 #: Columns that differ between any two actions.
@@ -206,16 +206,67 @@ def test_python_and_sql_store_an_argument_identically(project, connection, name)
 
 
 INVALID = [
-    (name, way)
-    for name, (_, bad) in sorted(VALUES.items())
-    for way in WAYS
-    if bad is not None and not (name in NOT_VALIDATED_BY_SQL and way in {with_sql, with_sql_in_bulk})
+    *((name, bad) for name, (_, bad) in sorted(VALUES.items()) if bad is not None),
+    *(
+        ("target", bad)
+        for bad in (
+            "x",
+            7,
+            [],
+            {},
+            {"type": "a", "id": 1},
+            {"type": "a", "id": "1", "name": "b"},
+            {"type": None, "id": ""},
+        )
+    ),
+    ("target", {"type": "a", "id": "x" * 65_537}),
+    ("user_id", "x" * 65_537),
+    ("created_by", "x" * 65_537),
+    *(("metadata", bad) for bad in ("x", 7, False)),
+    *(
+        ("retry", bad)
+        for bad in (
+            7,
+            [],
+            {},
+            [60] * 101,
+            [60, -1],
+            [True],
+            ["60"],
+            [31_536_001],
+            {"kind": "often"},
+            {"kind": 7},
+            {"kind": "custom", "name": "Own"},
+            {"kind": "linear", "seconds": [5]},
+            {"kind": "linear", "base_seconds": -1},
+            {"kind": "linear", "cap_seconds": "60"},
+            {"kind": "exponential", "base_seconds": None},
+            {"kind": "exponential", "jitter": "some"},
+            {"kind": "exponential", "jitter": None},
+            {"kind": "delays"},
+            {"kind": "delays", "seconds": 5},
+            {"kind": "delays", "seconds": [5], "base_seconds": 5},
+        )
+    ),
 ]
 
 
-@pytest.mark.parametrize(("name", "way"), INVALID)
-def test_python_and_sql_reject_an_invalid_argument(project, connection, name, way):
-    with pytest.raises((RequestError, psycopg.DataError)):
-        way(project, connection, PLAIN | {name: VALUES[name][1]})
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("name", "bad"), INVALID)
+def test_python_and_sql_reject_an_invalid_argument(project, connection, way, name, bad):
+    with pytest.raises((RequestError, psycopg.DataError)) as rejected:
+        way(project, connection, PLAIN | {name: bad})
 
+    assert name.replace("_", " ") in str(rejected.value).replace("_", " ")
     assert connection.execute("select count(*) from scheduled_actions").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("jitter", get_args(Jitter))
+def test_python_and_sql_accept_every_kind_of_retry_policy(project, connection, kind, jitter):
+    policy = {"kind": kind, "jitter": jitter} | ({"seconds": [0, 60.5] * 50} if kind == "delays" else {})
+
+    for way in WAYS:
+        stored = row(connection, way(project, connection, PLAIN | {"retry": policy}))["retry"]
+
+        assert parse(stored) == parse(policy)

@@ -30,6 +30,18 @@ INVALID = [
     ({"dedup_window": -1}, "dedup_window: -1 is not a number of seconds"),
     ({"dedup_mode": "last"}, "dedup_mode: 'last' is not latest, first or append"),
     ({"retry": "soon"}, "retry: must be"),
+    ({"retry": []}, "retry: must have a list of 1 to 100 delays in seconds"),
+    ({"retry": [60, -1]}, "retry: -1 is not a number of seconds between 0 and a year"),
+    ({"retry": {"kind": "often"}}, "retry: 'often' is not exponential, linear or delays"),
+    (
+        {"retry": {"kind": "linear", "cap": 5}},
+        "retry: 'cap' is not a field of linear (kind, base_seconds, ",
+    ),
+    ({"retry": {"kind": "linear", "jitter": "some"}}, 'retry: "some" is not a jitter: none, full or equal'),
+    ({"target": "x"}, 'target: must be an object such as {"type": "invoice", "id": "42"}, not "x"'),
+    ({"target": {"type": "invoice"}}, 'target: must be an object such as {"type": "invoice", "id": "42"}, not {"type"'),
+    ({"metadata": ["a"]}, "metadata: must be a JSON object, not a JSON array"),
+    ({"user_id": "x" * 65_537}, "user_id is 65537 bytes; the limit is 65536"),
     ({"condition": []}, "condition: must be a JSON object"),
     ({"after": ["0197a000-0000-7000-8000-00000000dead"]}, "after: no action has the id 0197a000"),
     ({"on_success": {"payload": {}}}, "on_success: needs an action_type"),
@@ -108,7 +120,7 @@ def test_an_empty_list_schedules_nothing(connection):
     assert schedule_all(connection) == []
 
 
-DOCUMENTS = {"payload", "retry", "condition", "on_success", "on_failure"}
+DOCUMENTS = {"payload", "retry", "target", "metadata", "condition", "on_success", "on_failure"}
 
 
 @pytest.mark.parametrize(("broken", "message"), INVALID)
@@ -125,7 +137,12 @@ def test_an_invalid_action_is_rejected_with_the_expected_value(connection, broke
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"), [*INVALID, ({"pirority": 1}, "'pirority' is not an argument of schedule_action")]
+    ("broken", "message"),
+    [
+        *INVALID,
+        ({"pirority": 1}, "'pirority' is not an argument of schedule_action"),
+        ({"delay": -1}, "delay: -1 is not a number of seconds between 0 and a hundred years"),
+    ],
 )
 def test_an_invalid_action_is_named_by_position_and_nothing_is_scheduled(connection, broken, message):
     with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:

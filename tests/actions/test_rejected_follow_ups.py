@@ -69,6 +69,7 @@ def last_entry(connection, action_id):
         ({"action_type": "test:run", "max_attempts": "many"}, "invalid input syntax for type integer"),
         ({"action_type": "test:run", "scheduled_at": "soon"}, "invalid input syntax for type timestamp"),
         ({"action_type": "test:run", "priority": 99999}, "priority: 99999 is not between"),
+        ({"action_type": "test:run", "target": "x"}, "target: must be an object such as"),
         ({"action_type": "test:run", "condition": 7}, "condition: must be a JSON object"),
         ({"action_type": "test:run", "colour": "red"}, "'colour' is not an argument"),
     ],

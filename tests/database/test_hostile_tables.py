@@ -167,7 +167,9 @@ def test_functions_and_operators_of_an_earlier_schema_are_not_used(hostile, owne
     owner.execute("set search_path = shop, work")
 
     owner.execute('select * from work.schedule_action(\'a:b\', target => \'{"type": "order", "id": "1"}\')')
-    owner.execute('select * from work.schedule_actions(\'[{"action_type": "a:b", "target": {"type": "x"}}]\')')
+    owner.execute(
+        'select * from work.schedule_actions(\'[{"action_type": "a:b", "target": {"type": "x", "id": "1"}}]\')'
+    )
     owner.execute('select * from work.report_fact(\'{"type": "order", "id": "1"}\', \'paid\', \'true\')')
     with pytest.raises(psycopg.errors.InvalidParameterValue):
         owner.execute("select * from work.schedule_action('not a type')")

@@ -49,7 +49,7 @@ create or replace function schedule_action(
     item.created_by := created_by;
     problem := scheduled_actions_problem(
       action_type, payload, item.scheduled_at, team_id, priority, max_attempts, retry, lock_group, item.dedup_key,
-      dedup_window, dedup_mode);
+      dedup_window, dedup_mode, target, user_id, metadata, created_by);
     if condition is not null or after is not null or on_success is not null or on_failure is not null then
       problem := coalesce(
         problem, scheduled_actions_dependencies_problem(condition, to_jsonb(after), on_success, on_failure, team_id));

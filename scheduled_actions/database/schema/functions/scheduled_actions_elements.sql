@@ -21,7 +21,9 @@ create or replace function scheduled_actions_elements(new_actions jsonb)
       coalesce(
         scheduled_actions_problem(
           e.action_type, e.payload, e.due_at, e.team_id, e.priority, e.max_attempts, e.retry, e.lock_group, e.dedup_key,
-          e.dedup_window, e.dedup_mode),
+          e.dedup_window, e.dedup_mode, e.target, e.user_id, e.metadata, e.created_by),
+        case when e.delay not between 0 and 3155760000
+          then format('delay: %s is not a number of seconds between 0 and a hundred years', e.delay) end,
         case when e.has_extras
           then scheduled_actions_dependencies_problem(e.condition, e.after, e.on_success, e.on_failure, e.team_id) end)
     from (
@@ -32,7 +34,7 @@ create or replace function scheduled_actions_elements(new_actions jsonb)
         coalesce(r.dedup_key, scheduled_actions_derived_key(r.payload, at.due_at)) as dedup_key,
         case when r.dedup_key is not null then r.payload ->> 'event' end as dedup_event,
         r.dedup_window, coalesce(r.dedup_mode, 'latest') as dedup_mode, r.target, r.user_id, r.metadata, r.created_by,
-        r.condition, r.after, r.on_success, r.on_failure,
+        r.condition, r.after, r.on_success, r.on_failure, r.delay,
         coalesce(r.condition, r.on_success, r.on_failure, r.after) is not null as has_extras,
         case when r.dedup_window is null and (r.dedup_key is not null or r.payload ? 'entity_id')
           then scheduled_actions_dedup_window(r.action_type) end as usual_window

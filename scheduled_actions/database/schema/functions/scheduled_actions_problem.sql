@@ -1,7 +1,8 @@
 -- Returns the name of an invalid argument of an action, and the expected values; null if all arguments are valid.
 create or replace function scheduled_actions_problem(
   action_type text, payload jsonb, scheduled_at timestamptz, team_id text, priority integer, max_attempts integer,
-  retry jsonb, lock_group text, dedup_key text, dedup_window double precision, dedup_mode text
+  retry jsonb, lock_group text, dedup_key text, dedup_window double precision, dedup_mode text, target jsonb, user_id text,
+  metadata jsonb, created_by text
 ) returns text
   language sql stable parallel safe
   as $$
@@ -20,7 +21,8 @@ create or replace function scheduled_actions_problem(
       when priority is null or priority not between -32768 and 32767
         then format('priority: %s is not between -32768 and 32767', priority)
       when max_attempts not between 1 and 1000 then format('max_attempts: %s is not between 1 and 1000', max_attempts)
-      when jsonb_typeof(retry) not in ('object', 'array') then 'retry: must be {"kind": …} or a list of seconds'
+      when retry is not null and scheduled_actions_retry_problem(retry) is not null
+        then format('retry: %s', scheduled_actions_retry_problem(retry))
       when lock_group is not null and length(lock_group) not between 1 and 255
         then 'lock_group: must have 1 to 255 characters'
       when dedup_key is not null and length(dedup_key) not between 1 and 512
@@ -29,5 +31,19 @@ create or replace function scheduled_actions_problem(
         then format('dedup_window: %s is not a number of seconds between 0 and a year', dedup_window)
       when dedup_mode is null or dedup_mode not in ('latest', 'first', 'append')
         then format('dedup_mode: %L is not latest, first or append', dedup_mode)
+      when target is not null and case jsonb_typeof(target)
+          when 'object' then target - array['type', 'id'] <> '{}'
+            or jsonb_typeof(target -> 'type') is distinct from 'string'
+            or jsonb_typeof(target -> 'id') is distinct from 'string'
+          else true
+        end
+        then format('target: must be an object such as {"type": "invoice", "id": "42"}, not %s', left(target::text, 80))
+      when jsonb_typeof(metadata) <> 'object'
+        then format('metadata: must be a JSON object, not a JSON %s', jsonb_typeof(metadata))
+      when octet_length(target ->> 'type') + octet_length(target ->> 'id') > 65536
+        then format('target is %s bytes; the limit is 65536', octet_length(target::text))
+      when octet_length(user_id) > 65536 then format('user_id is %s bytes; the limit is 65536', octet_length(user_id))
+      when octet_length(created_by) > 65536
+        then format('created_by is %s bytes; the limit is 65536', octet_length(created_by))
     end
   $$;
