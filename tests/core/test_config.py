@@ -134,9 +134,9 @@ def test_the_environment_separates_channels_by_commas(loaded):
     assert found.channels_open_to_teams == ("support", "ops")
 
 
-@pytest.mark.parametrize("name", ["PROJECT", "ENV"])
-def test_a_prefixed_variable_that_is_not_a_setting_is_ignored(loaded, name, tmp_path):
-    assert loaded(**{f"SCHEDULED_ACTIONS_{name}": str(tmp_path)}).settings == Settings()
+@pytest.mark.parametrize(("name", "value"), [("PROJECT", "."), ("ENV", "test")])
+def test_a_prefixed_variable_that_is_not_a_setting_is_ignored(loaded, name, value):
+    assert loaded(**{f"SCHEDULED_ACTIONS_{name}": value}).settings == Settings()
 
 
 @pytest.mark.parametrize(
@@ -277,11 +277,36 @@ def test_the_database_url_is_not_split_at_commas(loaded):
         ({}, False),
         ({"VERCEL": "1"}, True),
         ({"SCHEDULED_ACTIONS_ENV": "production"}, True),
-        ({"SCHEDULED_ACTIONS_ENV": "staging"}, False),
+        ({"SCHEDULED_ACTIONS_ENV": "development"}, False),
+        ({"SCHEDULED_ACTIONS_ENV": "test"}, False),
+        ({"SCHEDULED_ACTIONS_ENV": ""}, False),
+        ({"SCHEDULED_ACTIONS_ENV": "test", "VERCEL": "1"}, True),
     ],
 )
 def test_vercel_and_the_environment_production_are_production(loaded, environ, is_production):
     assert loaded(**environ).is_production is is_production
+
+
+@pytest.mark.parametrize(
+    ("value", "near"),
+    [
+        ("prod", "production"),
+        ("Production", "production"),
+        ("production ", "production"),
+        ("dev", "development"),
+        ("testing", "test"),
+        ("staging", None),
+        ("1", None),
+    ],
+)
+def test_an_unknown_environment_is_rejected_with_the_valid_ones(loaded, value, near):
+    with pytest.raises(ConfigInvalid) as rejected:
+        loaded(SCHEDULED_ACTIONS_ENV=value)
+
+    hint = "" if near is None else f"; did you mean {near}?"
+    assert str(rejected.value) == (
+        f"environment: SCHEDULED_ACTIONS_ENV = {value!r}: must be one of production, development, test, or unset{hint}"
+    )
 
 
 def test_the_url_and_keys_of_an_endpoint_come_from_the_environment(loaded):

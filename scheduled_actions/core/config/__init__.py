@@ -13,12 +13,17 @@ from typing import Any, Literal
 from scheduled_actions.core import signing
 from scheduled_actions.core.config import checks
 from scheduled_actions.core.errors import ConfigInvalid
+from scheduled_actions.core.messages import nearest
 from scheduled_actions.core.secret import Secret
 
 PREFIX = "SCHEDULED_ACTIONS_"
 TOML_NAME = "scheduled_actions.toml"
 #: Environment variables with the prefix that are not settings.
 _NOT_SETTINGS = frozenset({"PROJECT", "ENV", "ENV_COMMAND", "ENCRYPTION_KEY", "HEARTBEAT_URL", "TEST_DATABASE_URL"})
+#: Values of `SCHEDULED_ACTIONS_ENV`; only `production` has an effect.
+_ENVIRONMENTS = ("production", "development", "test")
+#: Minimum similarity of a suggested environment; low, so that it finds `production` for `prod`.
+_ENVIRONMENT_SIMILARITY = 0.4
 #: Tables with names chosen by the user; no environment variable overrides them.
 _TABLES = frozenset({"channels", "concurrency_of", "endpoints", "events", "queries"})
 
@@ -206,7 +211,7 @@ class Config:
     def is_production(self) -> bool:
         """Whether this is a production environment, in which the embedded database is rejected.
 
-        That is Vercel, or any environment with `SCHEDULED_ACTIONS_ENV=production`.
+        That is Vercel, or any environment with `SCHEDULED_ACTIONS_ENV=production`; `load` rejects misspellings of it.
         """
         return bool(self.environ.get("VERCEL")) or self.environ.get(f"{PREFIX}ENV", "") == "production"
 
@@ -240,11 +245,12 @@ def load(project: Path | None, environ: Mapping[str, str]) -> Config:
 
     Raises:
         ConfigInvalid: The project is not a directory, `scheduled_actions.toml` cannot be read or is not valid TOML, or
-            a setting is unknown, missing or invalid. A missing file is not an error.
+            a setting or `SCHEDULED_ACTIONS_ENV` is unknown, missing or invalid. A missing file is not an error.
     """
     project = (project or Path(environ.get(f"{PREFIX}PROJECT") or ".")).resolve()
     if not project.is_dir():
         raise ConfigInvalid(f"{PREFIX}PROJECT", str(project), "must be a directory", "environment")
+    _check_environment_name(environ.get(f"{PREFIX}ENV", ""))
     values = _read_toml(project / TOML_NAME)
     _apply_environment(values, environ)
     return Config(
@@ -255,6 +261,16 @@ def load(project: Path | None, environ: Mapping[str, str]) -> Config:
         cron_secret=Secret("CRON_SECRET", environ.get("CRON_SECRET", "")),
         admin_token=Secret("ADMIN_TOKEN", environ.get("ADMIN_TOKEN", "")),
     )
+
+
+def _check_environment_name(name: str) -> None:
+    """Raise `ConfigInvalid` for an unknown environment: `prod` would allow the embedded database. Empty means unset."""
+    if name and name not in _ENVIRONMENTS:
+        near = nearest(name, _ENVIRONMENTS, cutoff=_ENVIRONMENT_SIMILARITY)
+        hint = "" if near is None else f"; did you mean {near}?"
+        raise ConfigInvalid(
+            f"{PREFIX}ENV", name, f"must be one of {', '.join(_ENVIRONMENTS)}, or unset{hint}", "environment"
+        )
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
