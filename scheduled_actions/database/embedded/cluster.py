@@ -310,10 +310,13 @@ def pick(places: Iterable[Path], major: int | None) -> Path:
 
 def _major(place: Path) -> int | None:
     """Return the major version of the programs in a directory; None if they are missing or cannot be run."""
-    if not (place / "initdb").is_file():
-        return None
+    return major_version(place / "postgres") if (place / "initdb").is_file() else None
+
+
+def major_version(program: Path) -> int | None:
+    """Return the major version that a program of PostgreSQL prints; None if it prints none or cannot be run."""
     try:
-        output = subprocess.run([place / "postgres", "-V"], capture_output=True, check=True)  # noqa: S603 - our own path
+        output = subprocess.run([program, "-V"], stdin=subprocess.DEVNULL, capture_output=True, check=True)  # noqa: S603 - our own path
     except (OSError, subprocess.CalledProcessError):
         return None
     version = re.search(rb"\d+", output.stdout)
