@@ -42,6 +42,7 @@ GENERATED_NAMES = ("CRON_SECRET", "ADMIN_TOKEN", KEY_NAME)
 _COMMAND_SECONDS = 60.0
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def load(project: Path, environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -129,16 +130,23 @@ def parse(text: str, *, source: str = ENV_NAME) -> dict[str, str]:
             message contains the number of the line, never its content.
     """
     variables: dict[str, str] = {}
+    lines: dict[str, int] = {}
     for binding in parse_stream(StringIO(text)):
-        line = f"line {binding.original.line}"
         if binding.key is None and not binding.error:
             continue
+        # The parser counts empty lines before an assignment as part of it.
+        blank = re.match(r"\s*", binding.original.string)
+        number = binding.original.line + len(_LINE_END.findall(blank[0] if blank else ""))
+        line = f"line {number}"
         if binding.error or binding.value is None or not _NAME.fullmatch(binding.key or ""):
             raise ConfigInvalid(line, None, "is not NAME=VALUE, or has a quote that is not closed", source)
         if "\0" in binding.value:
             raise ConfigInvalid(line, None, "contains a NUL character: remove it", source)
-        if variables.setdefault(str(binding.key), binding.value) != binding.value:
-            raise ConfigInvalid(line, None, f"sets {binding.key} again, to another value: remove one of them", source)
+        key = str(binding.key)
+        first = lines.setdefault(key, number)
+        if variables.setdefault(key, binding.value) != binding.value:
+            problem = f"sets {key} again, to another value than line {first}: remove one of them"
+            raise ConfigInvalid(line, None, problem, source)
     return variables
 
 

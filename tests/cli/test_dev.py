@@ -92,6 +92,14 @@ def test_an_unparsable_env_file_is_a_one_line_error(project):
     assert ".env: line 1" in error_of_dev(project, "--port", "0")
 
 
+def test_a_name_with_two_values_in_the_env_file_is_a_one_line_error(project):
+    (project / ".env").write_text("KEY=1\n\nKEY=2\n")
+
+    error = error_of_dev(project, "--port", "0")
+
+    assert error == "error: .env: line 3 sets KEY again, to another value than line 1: remove one of them\n"
+
+
 def test_a_short_secret_is_rejected(project):
     error = error_of_dev(project, "--port", "0", CRON_SECRET="short", ADMIN_TOKEN="short")
 
@@ -284,6 +292,8 @@ def test_a_changed_env_file_is_read_again(project, start, database_url):
 
     (project / ".env").write_text(f"CRON_SECRET={other}\nDATABASE_URL=postgresql://127.0.0.1/another\n")
     dev.wait_for("DATABASE_URL has changed: restart the server to use it")
+    (project / ".env").write_text(f"CRON_SECRET={other}\nDATABASE_URL={database_url}\n\nCRON_SECRET={SECRET}\n")
+    dev.wait_for("  .env: line 4 sets CRON_SECRET again, to another value than line 1: remove one of them\n")
     assert dev.request("/cron/process", other)[0] == 200
     assert dev.stop(signal.SIGINT) == 0
 

@@ -21,3 +21,14 @@ def test_doctor_reports_a_failure_of_the_program(run):
 
     assert ran.exit_code == 1
     assert "SCHEDULED_ACTIONS_ENV_COMMAND: false failed with exit code 1" in ran.stdout
+
+
+def test_each_command_reports_a_name_with_two_values_on_one_line(run, project):
+    (project / ".env").write_text("A=1\n\nKEY=hunter2\n\nKEY=hunter3\n")
+    error = ".env: line 5 sets KEY again, to another value than line 3: remove one of them"
+
+    for command in (["process"], ["actions", "list"], ["schedule", "greeting:say"], ["migrate"], ["psql"]):
+        ran = run(*command)
+
+        assert (ran.exit_code, ran.stdout, ran.stderr) == (1, "", f"error: {error}\n")
+    assert error in run("doctor").stdout

@@ -65,7 +65,13 @@ def test_a_line_sets_a_variable(tmp_path, line, wanted):
         ("A='hunter2", 1, "is not NAME=VALUE"),
         ('A="hunter2\\"', 1, "is not NAME=VALUE"),
         ('A="hun"ter2"', 1, "is not NAME=VALUE"),
-        ("A=1\nB=hunter2\nB=hunter3", 3, "sets B again, to another value"),
+        ("A=1\nB=hunter2\nB=hunter3", 3, "sets B again, to another value than line 2: remove one of them"),
+        ("\n\nB=hunter2\n\n# b\n\n\nB=hunter3", 8, "sets B again, to another value than line 3"),
+        ("\r\n\r\nB=hunter2\r\n\r\nB=hunter3\r\n", 5, "sets B again, to another value than line 3"),
+        ('A="1\n2\n3"\n\nB=1\nhunter2\n', 6, "is not NAME=VALUE"),
+        ('A="1\r\n2\r\n3"\r\n\r\nB=1\r\nhunter2\r\n', 6, "is not NAME=VALUE"),
+        ("A='1\n\n2'\nA='1\n\nhunter2'\n", 4, "sets A again, to another value than line 1"),
+        ("\n\n  A='hunter2\n\nB=1\n", 3, "is not NAME=VALUE"),
         ("A=hunter2\0", 1, "contains a NUL character"),
     ],
 )
@@ -77,6 +83,14 @@ def test_an_invalid_line_is_named_by_its_number_and_not_printed(tmp_path, text, 
 
     assert "hunter2" not in str(caught.value)
     assert "ter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_are_counted_in_the_output_of_a_program_as_in_the_file(tmp_path, end):
+    (tmp_path / "decrypted").write_text(end.join(["", "", "A='1", "2'", "", "B=1", "B=2"]), newline="")
+
+    with pytest.raises(ConfigInvalid, match="line 7 sets B again, to another value than line 6"):
+        environment.load(tmp_path, {"SCHEDULED_ACTIONS_ENV_COMMAND": "cat decrypted"})
 
 
 def test_a_set_variable_overrides_the_file_even_if_it_is_empty(tmp_path):
