@@ -305,6 +305,7 @@ class Runtime:
                 hooks.NamedStep("webhooks", self._share_fifo_endpoints),
                 hooks.NamedStep("schedules", self._sync_schedules),
             ),
+            checks=(hooks.NamedStep("secrets", self._check_stored_secrets),),
             sweep=(hooks.NamedStep("sweep", self.series.sweep),),
             after_claim=(self.series,),
             evaluate=_later("actions.evaluation:evaluate"),
@@ -320,6 +321,10 @@ class Runtime:
         endpoints = self.config.settings.webhooks.endpoints
         names = sorted(name for name, endpoint in endpoints.items() if endpoint.ordering == "fifo")
         shared_settings.write(connection, "webhook_fifo", names)
+
+    def _check_stored_secrets(self, connection: Connection) -> None:
+        """Check that the encryption key decrypts the stored secrets; otherwise, every delivery with one would fail."""
+        _imported("operations.stored_secrets:check_database")(connection, self.config.encryption_keys)
 
     def _sync_schedules(self, connection: Connection) -> None:
         """Update the stored schedules if the declarations in the code have changed since the last update."""

@@ -19,7 +19,13 @@ import click
 from scheduled_actions import runtime
 from scheduled_actions.cli.group import Failure
 from scheduled_actions.cli.output import signals_handled
-from scheduled_actions.core.errors import LocalServerFailed, ScheduledActionsError
+from scheduled_actions.core.errors import (
+    ExtraMissing,
+    LocalServerFailed,
+    NotConfigured,
+    ScheduledActionsError,
+    SecretUnreadable,
+)
 from scheduled_actions.core.messages import counted
 from scheduled_actions.database import embedded as local_postgres
 from scheduled_actions.local import (
@@ -33,6 +39,7 @@ from scheduled_actions.local.demo.receiver import Receiver
 from scheduled_actions.local.demo.report import DemoCheckFailed, Report
 from scheduled_actions.local.demo.story import ACCOUNTS, WAREHOUSE, Story
 from scheduled_actions.local.receiver import receiving
+from scheduled_actions.operations import stored_secrets
 
 #: Prefixes of environment variables that would connect the demo to a real project.
 _FOREIGN_VARIABLES = ("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "VERCEL", "SCHEDULED_ACTIONS_")
@@ -65,6 +72,7 @@ def serve(directory: Path, *, port: int, shows_log: bool) -> None:
         local_project.running(directory, port=port, environ=os.environ, shows_log=shows_log) as running,
     ):
         click.echo(_greeting(running, shows_log=shows_log))
+        _warn_of_unreadable_secrets(running)
         try:
             _ping_every_minute(running)
         except KeyboardInterrupt:
@@ -104,6 +112,15 @@ Schedule an action and run it now:
   {assignment}{_command()} schedule {example} --payload '{{}}'
   curl -H "x-cron-secret: {_secret_in_shell(project)}" {project.server.url}{local_cron.PATH}
 """
+
+
+def _warn_of_unreadable_secrets(project: local_project.LocalProject) -> None:
+    """Print a warning if the encryption key does not decrypt the stored secrets; the rest of the project works."""
+    with project.runtime.database.connection() as connection:
+        try:
+            stored_secrets.check_database(connection, project.config.encryption_keys)
+        except (SecretUnreadable, NotConfigured, ExtraMissing) as error:
+            click.secho(f"Warning: {error}. Until then, nothing is delivered to these endpoints.\n", fg="yellow")
 
 
 def _relative(path: Path) -> str:
@@ -160,8 +177,11 @@ def _ping_every_minute(project: local_project.LocalProject) -> None:
 
 
 def _reload(project: local_project.LocalProject) -> None:
+    keys = project.config.encryption_keys
     try:
         _log(f"handlers or settings changed: reloaded, {counted(project.reload(), 'action type')}")
+        if project.config.encryption_keys != keys:
+            _warn_of_unreadable_secrets(project)
     except ScheduledActionsError as error:
         _log(f"handlers or settings changed, but cannot be loaded; the server keeps the previous ones\n  {error}")
 

@@ -82,6 +82,8 @@ class Hooks:
 
     #: Run in the first tick of a process, before its claims; if any fails, the next tick runs all of them again.
     prepare: tuple[NamedStep, ...] = ()
+    #: Run once, after `prepare`; a failure is logged and among the errors of that tick, and is not repeated.
+    checks: tuple[NamedStep, ...] = ()
     #: Run at most every `SWEEP_SECONDS`, before the claims, to repair rows that crashes left unfinished.
     sweep: tuple[NamedStep, ...] = ()
     #: Run in the transaction that claims a batch, in this order.

@@ -254,6 +254,9 @@ class TickMaintenance:
         if not state.had_first_tick:
             steps = (NamedStep("first_tick", self._maintenance.first_tick), *state.hooks.prepare)
             refused = [name for name, run in steps if not self._try(name, run, connection)]
+            if not refused:
+                for name, run in state.hooks.checks:
+                    self._try(name, run, connection)
             # If one was refused, the next tick repeats them all.
             state.had_first_tick = not refused
         if self._is_sweep_due:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
@@ -23,6 +24,7 @@ from scheduled_actions.cli import main
 from scheduled_actions.core import config
 from scheduled_actions.database import embedded as local_postgres
 from scheduled_actions.local import environment
+from scheduled_actions.runtime import Runtime
 from tests.faults.serving import has_ended, wait_until
 
 HANDLER = """
@@ -295,6 +297,29 @@ def test_a_changed_env_file_is_read_again(project, start, database_url):
     (project / ".env").write_text(f"CRON_SECRET={other}\nDATABASE_URL={database_url}\n\nCRON_SECRET={SECRET}\n")
     dev.wait_for("  .env: line 4 sets CRON_SECRET again, to another value than line 1: remove one of them\n")
     assert dev.request("/cron/process", other)[0] == 200
+    assert dev.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.slow
+def test_a_changed_encryption_key_of_stored_secrets_is_a_warning(project, start, database_url):
+    key, other = (base64.b64encode(bytes([number]) * 32).decode() for number in range(2))
+    values = {"DATABASE_URL": database_url, "CRON_SECRET": SECRET, "ADMIN_TOKEN": SECRET}
+    name = "SCHEDULED_ACTIONS_ENCRYPTION_KEY"
+    with closing(Runtime(config.load(project, values | {name: key}))) as runtime:
+        runtime.endpoints.create(url="https://hooks.example.org/")
+    (project / ".env").write_text(f"{name}={other}\n")
+
+    dev = start(project, **values)
+
+    dev.wait_for(
+        f"Warning: the secret of 1 of 1 webhook endpoint was encrypted with a key that {name} does not contain"
+    )
+    dev.wait_for("tick: secrets: SecretUnreadable: the secret of 1 of 1 webhook endpoint")
+    (project / ".env").write_text(f"{name}={other},{key}\n")
+    dev.wait_for("reloaded, 1 action type")
+    (project / ".env").write_text(f"{name}={other}\n")
+    wait_until(lambda: dev.printed.count("Warning: ") == 2, within=30, what="the warning is printed again")
+    assert dev.request("/cron/process", SECRET)[0] == 200
     assert dev.stop(signal.SIGINT) == 0
 
 

@@ -263,16 +263,14 @@ def _work(connection: Connection, *, is_missing: bool) -> Iterator[Check]:
 
 
 def _stored_secrets(parts: Installation, connection: Connection) -> Iterator[Check]:
-    """Check whether the secrets of the newest hundred stored endpoints can be decrypted, if there are any."""
-    from scheduled_actions.core.encryption import SecretBox  # noqa: PLC0415 - readiness does without
+    """Check whether the secrets of stored endpoints can be decrypted, if there are any."""
+    from scheduled_actions.operations import stored_secrets  # noqa: PLC0415 - readiness does without
 
-    endpoints, sealed = store.sealed_secrets(connection)
-    if not endpoints:
+    stored, problem = stored_secrets.read(connection), None
+    if not stored.endpoints:
         return
-    box, problem = SecretBox(parts.config.encryption_keys), None
     try:
-        for secret in sealed:
-            box.open(secret, what="one of their secrets")
+        stored_secrets.check(stored, parts.config.encryption_keys)
     except DeploymentError as error:
         problem = str(error)
-    yield database_rules.stored_secrets(endpoints, problem=problem)
+    yield database_rules.stored_secrets(stored.endpoints, problem=problem)

@@ -69,12 +69,6 @@ def old_transactions(connection: Connection, *, older_than: timedelta = OLD_TRAN
     ]
 
 
-def sealed_secrets(connection: Connection) -> tuple[int, tuple[str, ...]]:
-    """Return the number of stored endpoints, and the encrypted secrets of the newest hundred."""
-    rows = sql.run(connection, "doctor_sealed_secrets").fetchall()
-    return (rows[0][1] if rows else 0), tuple(secret for secret, _ in rows)
-
-
 def detect_pooler(connect: Callable[[], Connection]) -> tuple[bool, bool]:
     """Return whether a session is shared between clients, and whether a pooler or proxy answers the login.
 
