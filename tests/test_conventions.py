@@ -132,6 +132,28 @@ def kinds_of(kind):
     return found
 
 
+def test_no_message_names_a_file_that_only_the_repository_has():
+    """An installed package has neither `docs/` nor a Makefile."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        found += [
+            f"{path.name}:{node.lineno}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+            if re.search(r"\bdocs/\w|\bmake (ci|demo|docs|install|lint|run|test)\b|Makefile", node.value)
+        ]
+
+    assert found == []
+
+
 def test_a_process_that_only_ticks_loads_neither_requests_nor_croniter(tmp_path):
     """Every import adds to the time of a cold start."""
     (tmp_path / "handlers").mkdir()

@@ -354,6 +354,6 @@ def unknown_name(name: str, known: Mapping[str, str], *, is_in_table: bool = Fal
     without_unit = (one for one in known if one.startswith(f"{name}_"))
     near = nearest(name, known, cutoff=_MIN_SIMILARITY) or next(without_unit, None)
     if near is None:
-        return "is not a setting; see docs/reference/settings.md"
+        return 'is not a setting; the page "Settings" of the documentation lists all'
     place = " (above the first [table])" if is_in_table and "." not in known[near] else ""
-    return f"is not a setting; did you mean {known[near]}{place}? See docs/reference/settings.md"
+    return f"is not a setting; did you mean {known[near]}{place}?"

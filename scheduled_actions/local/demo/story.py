@@ -45,11 +45,11 @@ _SCHEDULE = "count"
 #: Replaces the clock of all statements with a fixed instant, as the test kit does.
 _CLOCK = "create or replace function scheduled_actions_now() returns timestamptz language sql stable as {}"
 _NEXT = """\
-make run                      run the project on your machine: http://127.0.0.1:8000/dashboard, /docs for the API
-docs/tutorial.md              write your first handler
-docs/how-to/                  deploy, and set up the cron, schedules, deadlines and webhooks
-docs/reference/               look up settings, commands, routes and errors, and why an action has not run
-scheduled-actions doctor      check the installation; suggests a fix for each problem"""
+scheduled-actions init DIR    create a project; its README.md explains how to write a handler and deploy
+scheduled-actions dev         run it on your machine: http://127.0.0.1:8000/dashboard, /docs for the API
+scheduled-actions cron-setup  set up the cron of a deployment
+scheduled-actions doctor      check the installation; suggests a fix for each problem
+scheduled-actions --help      list all commands"""
 
 
 def _read_orders() -> list[dict[str, str]]:

@@ -306,7 +306,7 @@ ROUTES = (
     Route("GET", "/actions/{id}", get_action, "Get an action with its history", refuses=(UnknownAction,), **_ONE),
     Route(
         "GET", "/actions/{id}/explain", explain_action, "Explain why an action has not run, or how it ended",
-        tag="Actions", description="docs/reference/explain.md describes each `code`.",
+        tag="Actions", description='The page "Why an action has not run" of the documentation describes each `code`.',
         answers={HTTPStatus.OK: (ActionExplanation, "The explanation.")}, refuses=(UnknownAction,),
     ),
     Route(
