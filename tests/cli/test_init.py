@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -17,6 +18,7 @@ from scheduled_actions.cli import COMMANDS, main
 from scheduled_actions.core import config
 from scheduled_actions.core.config import Settings
 from scheduled_actions.local import environment, project_template
+from scheduled_actions.local.project import running
 from scheduled_actions.operations import registry_build
 
 ROOT = Path(__file__).parents[2]
@@ -103,9 +105,73 @@ def test_every_command_in_the_readme_of_a_new_project_exists(new_project):
     text = (new_project / "README.md").read_text()
 
     used = set(re.findall(r"scheduled-actions ([a-z-]+)", text))
-    assert {"dev", "schedule", "migrate", "actions"} <= used
+    assert {"dev", "schedule", "migrate", "actions", "cron-setup"} <= used
     assert used <= COMMANDS.keys()
-    assert "x-cron-secret: $(sed -n 's/^CRON_SECRET=//p' .env)" in text
+
+
+def test_the_readme_of_a_new_project_says_which_handlers_to_keep(new_project):
+    text = (new_project / "README.md").read_text().partition("## Which handlers to keep")[2].partition("\n## ")[0]
+
+    written = {path.name for path in (new_project / "handlers").glob("[!_]*.py")}
+    assert set(re.findall(r"`(\w+\.py)`", text)) == written
+
+
+@pytest.mark.slow
+def test_the_commands_in_the_readme_of_a_new_project_run(new_project, database_url):
+    """All but those that install, serve and deploy; the server is that of `dev`, on another port."""
+    text = (new_project / "README.md").read_text()
+    handler, test = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (new_project / "handlers" / "greeting.py").write_text(handler)
+    (new_project / "tests").mkdir()
+    (new_project / "tests" / "test_greeting.py").write_text(test)
+    commands = re.findall(r"^    (.+)", re.sub(r"```python\n.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    others = [one for one in commands if re.match(r"python3 -m venv|\. \.venv|pip install|scheduled-actions dev$", one)]
+    secrets = environment.parse((new_project / ".env").read_text())
+
+    done = ""
+    with running(new_project, port=0, environ=os.environ | {"DATABASE_URL": database_url}) as project:
+        for command in [one for one in commands if one not in others]:
+            done += shell(
+                command.replace("postgresql://…", shlex.quote(database_url)).replace(
+                    "http://127.0.0.1:8000", project.server.url
+                ),
+                new_project,
+                DATABASE_URL=database_url,
+            )
+
+    assert len(others) == 4
+    assert '"succeeded": 1' in done
+    assert "greeting:say" in done
+    assert "1 passed" in done
+    assert "crontab -e" in done
+    assert not any(secret in done for secret in secrets.values())
+
+
+@pytest.mark.slow
+def test_the_tests_of_the_documentation_pass_in_a_new_project(new_project):
+    page = (ROOT / "docs/how-to/test-your-application.md").read_text(encoding="utf-8")
+    for content, name in re.findall(r"```(?:python|toml)\n(# (\S+)\n.*?)```", page, re.DOTALL):
+        path = new_project / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text((path.read_text() if path.exists() else "") + content)
+
+    assert "passed" in shell("pytest", new_project)
+
+
+def shell(command, project, **environ):
+    """Run a command of a page in a shell in the project, as in its activated virtual environment."""
+    outer = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULED_ACTIONS_", "PYTEST"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=project,
+        env={**outer, "PATH": path, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
 
 
 def test_a_directory_that_is_not_empty_is_rejected_and_not_changed(tmp_path):
