@@ -17,14 +17,14 @@ from scheduled_actions.actions.settling import Settler
 from scheduled_actions.core import config as configuration
 from scheduled_actions.core.action import Claimed
 from scheduled_actions.core.errors import NotConfigured
-from scheduled_actions.database import bounded, shared_settings
+from scheduled_actions.database import bounded, handoff, shared_settings
 from scheduled_actions.database.connection import Connection, Database
 from scheduled_actions.operations.request_threads import RequestThreads, threads_of_gunicorn
 from scheduled_actions.registry import Registry
 from scheduled_actions.registry.project_functions import total_time_limit
 from scheduled_actions.schedules import deferred, planner, store
 from scheduled_actions.ticks import Processor, hooks
-from scheduled_actions.ticks.wake import TickWaker
+from scheduled_actions.ticks.wake import PingTarget, TickWaker
 from scheduled_actions.ticks.worker_state import WorkerState
 
 if TYPE_CHECKING:
@@ -176,9 +176,15 @@ class Runtime:
     )
 
     #: Wakes a tick for actions that have become due.
-    wake: _lazy[TickWaker] = _lazy(
-        "ticks.wake:TickWaker", "config.settings.url", "config.cron_secret", "database", "_notify_own_tick"
-    )
+    wake: _lazy[TickWaker] = _lazy("ticks.wake:TickWaker", "_find_ping_target", "database", "_notify_own_tick")
+
+    def _find_ping_target(self) -> PingTarget | None:
+        """Return where a due action is announced: the setting `url`, or the `dev` that serves the project."""
+        if (url := self.config.settings.url) is not None:
+            secret = self.config.cron_secret
+            return PingTarget(url=url, secret=secret, is_expected=True) if secret.is_usable else None
+        dev = handoff.find(self.config)
+        return None if dev is None else PingTarget(url=dev.url, secret=dev.secret, is_expected=False)
 
     @property
     def worker_state(self) -> WorkerState | None:

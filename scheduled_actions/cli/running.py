@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -27,10 +28,12 @@ from scheduled_actions.core.errors import (
     SecretUnreadable,
 )
 from scheduled_actions.core.messages import counted
-from scheduled_actions.database import embedded as local_postgres
+from scheduled_actions.core.secret import Secret
+from scheduled_actions.database import embedded as local_postgres, handoff
 from scheduled_actions.local import (
     cron as local_cron,
     environment,
+    handoff as local_handoff,
     project as local_project,
     project_template,
     server as local_server,
@@ -40,13 +43,14 @@ from scheduled_actions.local.demo.report import DemoCheckFailed, Report
 from scheduled_actions.local.demo.story import ACCOUNTS, WAREHOUSE, Story
 from scheduled_actions.local.receiver import receiving
 from scheduled_actions.operations import stored_secrets
+from scheduled_actions.ticks import wake
 
 #: Prefixes of environment variables that would connect the demo to a real project.
 _FOREIGN_VARIABLES = ("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "VERCEL", "SCHEDULED_ACTIONS_")
 #: The signals of Ctrl-C, of `kill`, and of the end of the terminal.
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: Interval of the checks for changed handlers and for the end of the server.
-_POLL_SECONDS = 1.0
+#: Interval of the checks for changed handlers and for the end of the server; shorter than it takes to type a command.
+_POLL_SECONDS = 0.25
 #: Time after which `dev` reports that the server is still stopping.
 _QUIET_SECONDS = 2.0
 #: Time that a server may need to stop, in addition to the longest tick.
@@ -70,13 +74,35 @@ def serve(directory: Path, *, port: int, shows_log: bool) -> None:
         suppress(KeyboardInterrupt),
         _stops_are_interrupts(),
         local_project.running(directory, port=port, environ=os.environ, shows_log=shows_log) as running,
+        _offered(running),
     ):
-        click.echo(_greeting(running, shows_log=shows_log))
-        _warn_of_unreadable_secrets(running)
         try:
+            click.echo(_greeting(running, shows_log=shows_log))
+            _warn_of_unreadable_secrets(running)
             _ping_every_minute(running)
         except KeyboardInterrupt:
             _stop(running)
+        finally:
+            running.server.kill()  # Ends the pings in progress, for whose ends `_offered` waits.
+
+
+@contextmanager
+def _offered(project: local_project.LocalProject) -> Iterator[None]:
+    """Let the other processes of the project start ticks at once until the block ends."""
+    secret = Secret(handoff.NAME, secrets.token_urlsafe(32))
+    with (
+        local_handoff.receiving_pings(secret, partial(_ping_at_once, project)) as url,
+        local_handoff.published(project.config, handoff.Dev(url=url, secret=secret)),
+    ):
+        yield
+
+
+def _ping_at_once(project: local_project.LocalProject) -> None:
+    """Ping the server for another process, and print what the tick did; the minute cron reports lasting problems."""
+    pong = project.ping(wake.HEADERS)
+    # While another tick is running, that tick runs the action, and its pinger prints the result.
+    if pong.problem is None and not pong.body.get("busy") and (text := local_cron.summary(pong.body)):
+        _log(text)
 
 
 def _stops_are_interrupts() -> AbstractContextManager[None]:
@@ -107,7 +133,7 @@ Scheduled Actions is running at {project.server.url} and is pinged once a minute
   logs      {logs}
   dashboard {project.server.url}/dashboard (sign in with ADMIN_TOKEN, one of the secrets)
 
-Schedule an action and run it now:
+Schedule an action, which runs at once, or ping the server yourself:
 
   {assignment}{_command()} schedule {example} --payload '{{}}'
   curl -H "x-cron-secret: {_secret_in_shell(project)}" {project.server.url}{local_cron.PATH}

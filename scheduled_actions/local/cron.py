@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 PATH = "/cron/process"
+#: The headers of the pings of the minute cron.
+HEADERS = {"user-agent": "scheduled-actions-local-cron"}
 #: The counts of a tick, the most important first.
 _COUNTS = ("succeeded", "failed", "retried", "snoozed", "skipped", "rescued", "pruned")
 
@@ -23,7 +25,9 @@ class PingResult:
     problem: str | None = None
 
 
-def ping(host: str, port: int, secret: str | None, *, timeout_seconds: float) -> PingResult:
+def ping(
+    host: str, port: int, secret: str | None, *, timeout_seconds: float, headers: Mapping[str, str] = HEADERS
+) -> PingResult:
     """Ping once, and return the answer; a failed request is returned as a problem, not raised.
 
     Args:
@@ -31,12 +35,13 @@ def ping(host: str, port: int, secret: str | None, *, timeout_seconds: float) ->
         port: The server's port.
         secret: The value of `CRON_SECRET`; None: no secret is sent.
         timeout_seconds: How long to wait for the response, which a tick sends when it ends.
+        headers: Headers that name the caller.
     """
     own: dict[str, str | bytes] = {} if secret is None else {"x-cron-secret": secret.encode()}
     status = None
     connection = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
     try:
-        connection.request("GET", PATH, headers=own | {"user-agent": "scheduled-actions-local-cron"})
+        connection.request("GET", PATH, headers={**headers, **own})
         response = connection.getresponse()
         status, text = response.status, response.read()
         body = json.loads(text)

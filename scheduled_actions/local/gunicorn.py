@@ -27,15 +27,24 @@ class LocalGunicorn(WSGIApplication):  # type: ignore[misc]  # as untyped as its
         """Read `.env` and the settings, at the start and at each reload, and extend the start of each worker."""
         self._read_env_file()
         super().load_config()
-        configured = self.cfg.post_worker_init
+        configured_init, configured_exit = self.cfg.post_worker_init, self.cfg.worker_exit
 
         def post_worker_init(worker: Any) -> None:  # noqa: ANN401 - gunicorn's own
-            configured(worker)
+            configured_init(worker)
             current().find_dsn()
             # The thread runs in the workers, not in the master, because a process with threads should not fork.
             threading.Thread(target=_end_with_starter, args=[worker.ppid], daemon=True).start()
+            # After a reload, actions may be waiting for the new handlers.
+            current().wake.notify()
+
+        def worker_exit(server: Any, worker: Any) -> None:  # noqa: ANN401 - gunicorn's own
+            configured_exit(server, worker)
+            if worker.booted:
+                # Until now this worker may have answered pings with its old handlers, or with `busy`.
+                current().wake.notify()
 
         self.cfg.set("post_worker_init", post_worker_init)
+        self.cfg.set("worker_exit", worker_exit)
 
     def _read_env_file(self) -> None:
         if environment.uses_command(os.environ):

@@ -29,13 +29,14 @@ class LocalProject:
     #: The process's own environment, without the variables of `.env`.
     environ: Mapping[str, str]
 
-    def ping(self) -> local_cron.PingResult:
-        """Ping the server as a cron does, and return the answer."""
+    def ping(self, headers: Mapping[str, str] = local_cron.HEADERS) -> local_cron.PingResult:
+        """Ping the server, by default as a cron does, and return the answer."""
         return local_cron.ping(
             local_server.HOST,
             self.server.port,
             self.config.cron_secret.reveal(),
             timeout_seconds=self.config.settings.max_duration_seconds + 10,  # longer than the longest tick
+            headers=headers,
         )
 
     def reload(self) -> int:

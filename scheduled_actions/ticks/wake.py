@@ -4,10 +4,12 @@ A listener is a long-lived process that runs each action when it becomes due, or
 """
 
 import atexit
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from urllib.parse import urlsplit
@@ -27,6 +29,8 @@ from scheduled_actions.ticks.worker_state import LISTENER, LOOK_SECONDS
 
 #: Header of a ping for actions that are due now; the tick that it starts does not linger.
 HEADER = "x-scheduled-actions-wake"
+#: The headers by which such a ping differs from that of a cron.
+HEADERS = {"user-agent": "scheduled-actions-wake", HEADER: "1"}
 #: Timeout of a ping: it is answered when its tick has ended, and only the thread that sends pings waits for the answer.
 _ANSWER_SECONDS = 90.0
 #: An action that the caller's transaction has not committed within this time is left to the cron job.
@@ -49,23 +53,38 @@ _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 30.0
 _WINDOW_SECONDS = 60.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PingTarget:
+    """Where pings are sent."""
+
+    #: The base URL of `/cron/process`.
+    url: str
+    #: Signs the pings, and is not sent; usable.
+    secret: Secret
+    #: Whether a failed ping is logged as a warning; `dev` may stop at any time, which is no reason for one.
+    is_expected: bool
+
+
 class TickWaker:
     """Sends pings in the background, one at a time, without delaying the caller or raising errors.
 
     Args:
-        url: The base URL of this project's routes; None: no pings.
-        secret: `CRON_SECRET`; signs the ping, and is not sent.
+        find_target: Returns where to send a ping, or None: no pings. Called for each ping, because a server may have
+            started since the last one.
         database: Queried for actions of callers' transactions that may have committed.
         notify_tick: Called with `has_changed`; notifies the running tick of this process, which makes a ping
             unnecessary, or returns False if no tick is running.
     """
 
-    def __init__(self, url: str | None, secret: Secret, database: Database, notify_tick: Callable[..., bool]) -> None:
-        self._url = url
-        self._secret = secret
+    def __init__(
+        self, find_target: Callable[[], PingTarget | None], database: Database, notify_tick: Callable[..., bool]
+    ) -> None:
+        self._find_target = find_target
         self._database = database
         self._notify_tick = notify_tick
         self._changed = threading.Condition()
+        #: Where the wanted ping is sent.
+        self._target: PingTarget | None = None
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         self._is_wanted = False
@@ -75,8 +94,8 @@ class TickWaker:
 
     @property
     def is_on(self) -> bool:
-        """Whether pings can be sent: a URL and a usable secret are configured."""
-        return self._url is not None and self._secret.is_usable
+        """Whether pings can be sent."""
+        return self._find_target() is not None
 
     def notify(self, *, has_changed: bool = False) -> None:
         """Notify the running tick of this process; without one, send a ping in the background if `is_on`.
@@ -84,10 +103,10 @@ class TickWaker:
         Args:
             has_changed: Whether a change that actions wait for was committed, not only a due action.
         """
-        if self._notify_tick(has_changed=has_changed) or not self.is_on:
+        if self._notify_tick(has_changed=has_changed) or (target := self._find_target()) is None:
             return
         with self._changed:
-            self._is_wanted = True
+            self._target, self._is_wanted = target, True
             self._start()
 
     def notify_after_commit(self, action_ids: Iterable[UUID]) -> None:
@@ -122,8 +141,9 @@ class TickWaker:
                     atexit.unregister(self._wait_for_ping)
                     return
                 self._is_sending, self._is_wanted = self._is_wanted, False
-            if self._is_sending:
-                self._ping()
+                target = self._target
+            if self._is_sending and target is not None:
+                self._ping(target)
                 self._end_sending()
                 pause = _FIRST_PAUSE_SECONDS
             elif self._has_committed():
@@ -150,22 +170,23 @@ class TickWaker:
             self.uncommitted = {one: until for one, until in self.uncommitted.items() if one not in seen}
         return bool(seen)
 
-    def _ping(self) -> None:
+    def _ping(self, target: PingTarget) -> None:
         """Ping once; only log an error, because the cron job pings anyway."""
         from http import HTTPStatus, client  # noqa: PLC0415 - loaded with the first ping, not with the package
 
-        address = urlsplit(self._url or "")
+        level = logging.WARNING if target.is_expected else logging.DEBUG
+        address = urlsplit(target.url)
         connection_class = client.HTTPSConnection if address.scheme == "https" else client.HTTPConnection
         connection = connection_class(address.hostname or "", address.port, timeout=_ANSWER_SECONDS)
         try:
-            connection.request("POST", f"{address.path.rstrip('/')}/cron/process", body=b"", headers=self._headers())
+            connection.request("POST", f"{address.path.rstrip('/')}/cron/process", body=b"", headers=_headers(target))
             self._end_sending()
             response = connection.getresponse()
             response.read(64 * 1024)
             if response.status != HTTPStatus.OK:
-                log.warning("wake.refused status=%d", response.status)
+                log.log(level, "wake.refused status=%d", response.status)
         except (OSError, client.HTTPException) as error:
-            log.warning("wake.failed error=%s", type(error).__name__)
+            log.log(level, "wake.failed error=%s", type(error).__name__)
         finally:
             connection.close()
 
@@ -174,23 +195,23 @@ class TickWaker:
             self._is_sending = False
             self._changed.notify_all()
 
-    def _headers(self) -> dict[str, str]:
-        message_id, timestamp = f"wake_{uuid4().hex}", int(time.time())
-        return {
-            signing.ID_HEADER: message_id,
-            signing.TIMESTAMP_HEADER: str(timestamp),
-            # Signed with each accepted secret: during a rotation the receiver may have only one of them.
-            signing.SIGNATURE_HEADER: signing.sign(
-                self._secret.accepted, message_id=message_id, timestamp=timestamp, body=b""
-            ),
-            "user-agent": "scheduled-actions-wake",
-            HEADER: "1",
-        }
-
     def _wait_for_ping(self) -> None:
         """Wait at most `_EXIT_SECONDS`, so that a short-lived script does not exit before its last ping is sent."""
         with self._changed:
             self._changed.wait_for(lambda: not (self._has_work() or self._is_sending), _EXIT_SECONDS)
+
+
+def _headers(target: PingTarget) -> dict[str, str]:
+    message_id, timestamp = f"wake_{uuid4().hex}", int(time.time())
+    return {
+        signing.ID_HEADER: message_id,
+        signing.TIMESTAMP_HEADER: str(timestamp),
+        # Signed with each accepted secret: during a rotation the receiver may have only one of them.
+        signing.SIGNATURE_HEADER: signing.sign(
+            target.secret.accepted, message_id=message_id, timestamp=timestamp, body=b""
+        ),
+        **HEADERS,
+    }
 
 
 class Listener:

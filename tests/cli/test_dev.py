@@ -280,6 +280,108 @@ def test_a_changed_handler_is_loaded_and_a_syntax_error_is_reported(project, sta
     assert dev.stop(signal.SIGINT) == 0
 
 
+def command(project, *arguments, **environ):
+    """Run a command in another process of the project, and return its standard output; it prints nothing else."""
+    outer = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULED_ACTIONS_")}
+    values = {**outer, **environ}
+    ran = subprocess.run(arguments, cwd=project, env=values, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran
+    return ran.stdout
+
+
+CLI = (sys.executable, "-m", "scheduled_actions.cli")
+SCHEDULE = (*CLI, "schedule", "test:work", "--payload", "{}")
+SCRIPT = 'from scheduled_actions import schedule_action; schedule_action("test:work", {})'
+
+
+@pytest.mark.slow
+def test_due_actions_of_other_processes_start_at_once(project, start, connection, database_url):
+    dev = start(project, DATABASE_URL=database_url, CRON_SECRET=SECRET, ADMIN_TOKEN=SECRET)
+    wait_until(lambda: _callers(connection), within=30, what="the first ping of the minute cron has ended")
+    pings = _callers(connection).count(CRON)
+
+    # Other secrets, or none, as in an application that does not read `.env`.
+    command(project, *SCHEDULE, DATABASE_URL=database_url)
+    wait_until(lambda: _statuses(connection) == ["completed"], within=20, what="the action of the command has run")
+    command(project, sys.executable, "-c", SCRIPT, DATABASE_URL=database_url)
+    wait_until(lambda: _statuses(connection) == ["completed"] * 2, within=20, what="the action of the script has run")
+    schedule_over_http(dev)
+    wait_until(lambda: _statuses(connection) == ["completed"] * 3, within=20, what="the action of the API has run")
+
+    delays = [row[0] for row in connection.execute(DELAYS)]
+    # A minute may have ended meanwhile, but the cron started none of the actions.
+    assert _callers(connection).count(WAKE) >= 3
+    assert _callers(connection).count(CRON) - pings <= 1
+    assert max(delays) < 10, delays
+    assert dev.printed.count("1 succeeded") == 3
+    assert dev.stop(signal.SIGINT) == 0
+
+
+CRON, WAKE = "scheduled-actions-local-cron", "scheduled-actions-wake"
+DELAYS = "select extract(epoch from started_at - created_at)::float8 from scheduled_actions"
+
+
+def schedule_over_http(dev):
+    with closing(http.client.HTTPConnection("127.0.0.1", dev.port, timeout=120)) as connection:
+        body = json.dumps({"action_type": "test:work", "payload": {}})
+        headers = {"authorization": f"Bearer {SECRET}", "content-type": "application/json"}
+        connection.request("POST", "/api/v1/actions", body=body, headers=headers)
+        assert connection.getresponse().status == 201
+
+
+def _callers(connection):
+    return [row[0] for row in connection.execute("select caller from scheduled_action_ticks")]
+
+
+@pytest.mark.slow
+def test_a_process_with_another_database_does_not_wake_dev(project, start, connection, database_url):
+    dev = start(project, DATABASE_URL=database_url, CRON_SECRET=SECRET, ADMIN_TOKEN=SECRET)
+    code = "from scheduled_actions import runtime; print(runtime.current().wake.is_on)"
+
+    def is_on(url):
+        return command(project, sys.executable, "-c", code, DATABASE_URL=url)
+
+    assert is_on(database_url) == "True\n"
+    assert is_on("postgresql://127.0.0.1/another") == "False\n"
+    assert dev.stop(signal.SIGINT) == 0
+    assert not (project / ".scheduled_actions" / "dev.json").exists()
+
+
+@pytest.mark.slow
+def test_a_command_after_a_killed_dev_prints_nothing_more_and_does_not_wait(project, start, connection, database_url):
+    dev = start(project, DATABASE_URL=database_url, CRON_SECRET=SECRET, ADMIN_TOKEN=SECRET)
+    dev.stop(signal.SIGKILL)
+    assert (project / ".scheduled_actions" / "dev.json").exists()
+
+    printed = command(project, *SCHEDULE, DATABASE_URL=database_url)
+
+    assert printed.startswith("scheduled ")
+    assert len(printed.splitlines()) == 1
+    assert _statuses(connection) == ["pending"]
+
+
+@pytest.mark.slow
+def test_an_action_of_a_new_handler_starts_as_soon_as_the_handler_is_loaded(project, start, connection, database_url):
+    dev = start(project, DATABASE_URL=database_url, CRON_SECRET=SECRET, ADMIN_TOKEN=SECRET)
+    connection.execute("select schedule_action('test:more', '{}')")
+
+    def has_no_handler():
+        dev.request("/cron/process", SECRET)  # Repeated, because the first ping of the minute cron may be running.
+        return _statuses(connection) == ["no_action"]
+
+    wait_until(has_no_handler, within=15, what="the action was found to have no handler")
+    (project / "handlers" / "more.py").write_text(HANDLER.replace("test:work", "test:more"))
+    dev.wait_for("reloaded, 2 action types")
+    wait_until(lambda: _statuses(connection) == ["completed"], within=20, what="the new handler has run")
+    # Scheduled while the old worker may still answer.
+    (project / "handlers" / "most.py").write_text(HANDLER.replace("test:work", "test:most"))
+    dev.wait_for("reloaded, 3 action types")
+    command(project, *CLI, "schedule", "test:most", "--payload", "{}", DATABASE_URL=database_url)
+
+    wait_until(lambda: _statuses(connection) == ["completed"] * 2, within=20, what="the newest handler has run")
+    assert dev.stop(signal.SIGINT) == 0
+
+
 @pytest.mark.slow
 def test_a_changed_env_file_is_read_again(project, start, database_url):
     (project / ".env").write_text(f"CRON_SECRET={SECRET}\nDATABASE_URL={database_url}\nGONE=1\n")
