@@ -204,6 +204,8 @@ schedule_action("test:run", {})
     environ = {**os.environ, "DATABASE_URL": database_url, "SCHEDULED_ACTIONS_PROJECT": str(tmp_path)}
 
     with local_handoff.published(config.load(tmp_path, environ), DEV):
-        ran = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(
+            [sys.executable, "-c", script], env=environ, capture_output=True, text=True, timeout=60, check=False
+        )
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

@@ -7,6 +7,7 @@ from typing import Any
 
 from scheduled_actions.core.errors import InvalidArgument, RequestError
 from scheduled_actions.core.messages import counted
+from scheduled_actions.operations import immediacy
 from scheduled_actions.operations.doctor import service as diagnosis
 from scheduled_actions.operations.doctor.rules import Level
 from scheduled_actions.operations.recent_activity import (
@@ -113,13 +114,23 @@ def show_overview(context: RequestContext) -> View:
 
 
 def _trigger(context: RequestContext, found: RecentActivity) -> dict[str, Any]:
-    """Return the trigger's `state` (`alive`, `late` or `silent`), its `last` tick (None: no tick yet), and `minutes`.
+    """Return the trigger's `state` (`alive`, `late` or `silent`), its `last` tick (None: no tick yet), and more.
 
-    `minutes` has the number of ticks in each minute of the last hour.
+    `minutes` has the number of ticks in each minute of the last hour; `immediacy` says when immediate actions start.
     """
     last = next(iter(context.call("GET", "/ticks", query={"limit": 1}).ticks), None)
     state = "silent" if last is None else "alive" if found.until - last.started_at < _LATE else "late"
-    return {"state": state, "last": last, "minutes": ticks_per_minute(context.runtime.database)}
+    runtime = context.runtime
+    with runtime.database.connection() as connection:
+        rhythm = immediacy.ping_rhythm(connection)
+    return {
+        "state": state,
+        "last": last,
+        "minutes": ticks_per_minute(runtime.database),
+        "immediacy": immediacy.describe(
+            rhythm, runtime.config.settings, can_ping=runtime.wake.is_on, is_pinged=state == "alive"
+        ),
+    }
 
 
 def _totals(steps: list[ActivityStep]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from html import unescape
 from typing import Literal
@@ -14,6 +15,9 @@ from pydantic import BaseModel, Field
 
 from handlers.email import send_email
 from scheduled_actions import action
+from scheduled_actions.core.secret import Secret
+from scheduled_actions.database import handoff
+from scheduled_actions.local.handoff import published
 from scheduled_actions.registry import Registry
 from scheduled_actions.web.dashboard import times
 from scheduled_actions.web.dashboard.actions import schema_forms
@@ -286,6 +290,27 @@ def test_the_overview_shows_failed_checks_and_waiting_actions(a_person, connecti
     assert "550 no such user" not in team
     assert "Trigger" not in team
     assert "550 no such user" in a_person("viewer", "red").opens("").text
+
+
+def immediacy(person):
+    found = re.search(r"<p class=\"hint\">(Immediate actions .*?)</p>", person.opens("").text)
+    return None if found is None else re.sub("<.*?>", "", found[1])
+
+
+def test_the_overview_shows_how_soon_immediate_actions_start(a_person, runtime, connection, tmp_path):
+    person = a_person("viewer")
+    remedy = "Set url or linger_seconds to start them at once."
+    assert immediacy(person) == f"Immediate actions wait for the next ping. {remedy}"
+    runtime.processor.tick(caller="a-cron")
+    assert immediacy(person) == f"Immediate actions start within 60 seconds, with the next ping. {remedy}"
+    runtime.config = replace(runtime.config, project=tmp_path)
+    dev = handoff.Dev(url="http://127.0.0.1:1", secret=Secret("dev", "a-secret-of-these-tests"))
+    with published(runtime.config, dev):
+        assert immediacy(person) == "Immediate actions start at once: scheduled-actions dev is running."
+    pinging = replace(runtime.config.settings, url="http://127.0.0.1:1")
+    runtime.config = replace(runtime.config, settings=pinging)
+    assert immediacy(person) == "Immediate actions start at once: scheduling one pings url."
+    assert immediacy(a_person("viewer", "red")) is None
 
 
 def test_the_overview_shows_near_deadlines_of_the_callers_team(a_person, connection):
