@@ -76,7 +76,7 @@ def test_the_shipped_settings_file_lists_every_setting_with_its_default():
         r"^#\[(webhooks\.endpoints|notifications\.channels).*?(?=^\[)", "", text, flags=re.MULTILINE | re.DOTALL
     )
     # These have no default; the file shows an example value.
-    text = re.sub(r"^#(default_endpoint|alert_email|ca_file) = .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^#(default_endpoint|alert_email|ca_file|host) = .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"(?<=^\[teams\]\n)(#.*\n)+", "", text, flags=re.MULTILINE)
     shown = tomllib.loads(re.sub(r"^#(?=\S)", "", text, flags=re.MULTILINE))
 

@@ -19,7 +19,7 @@ import click
 
 from scheduled_actions import runtime
 from scheduled_actions.cli.group import Failure
-from scheduled_actions.cli.output import signals_handled
+from scheduled_actions.cli.output import one_line, signals_handled
 from scheduled_actions.core.errors import (
     ExtraMissing,
     LocalServerFailed,
@@ -34,6 +34,7 @@ from scheduled_actions.local import (
     cron as local_cron,
     environment,
     handoff as local_handoff,
+    mail as local_mail,
     project as local_project,
     project_template,
     server as local_server,
@@ -42,6 +43,7 @@ from scheduled_actions.local.demo.receiver import Receiver
 from scheduled_actions.local.demo.report import DemoCheckFailed, Report
 from scheduled_actions.local.demo.story import ACCOUNTS, WAREHOUSE, Story
 from scheduled_actions.local.receiver import receiving
+from scheduled_actions.notifications.caught_mails import CaughtMail
 from scheduled_actions.operations import stored_secrets
 from scheduled_actions.ticks import wake
 
@@ -88,11 +90,12 @@ def serve(directory: Path, *, port: int, shows_log: bool) -> None:
 
 @contextmanager
 def _offered(project: local_project.LocalProject) -> Iterator[None]:
-    """Let the other processes of the project start ticks at once until the block ends."""
+    """Catch mails, and let the other processes of the project start ticks at once, until the block ends."""
     secret = Secret(handoff.NAME, secrets.token_urlsafe(32))
     with (
+        local_mail.catching(project.config, partial(_print_mail, project)) as mail_port,
         local_handoff.receiving_pings(secret, partial(_ping_at_once, project)) as url,
-        local_handoff.published(project.config, handoff.Dev(url=url, secret=secret)),
+        local_handoff.published(project.config, handoff.Dev(url=url, secret=secret, mail_port=mail_port)),
     ):
         yield
 
@@ -103,6 +106,21 @@ def _ping_at_once(project: local_project.LocalProject) -> None:
     # While another tick is running, that tick runs the action, and its pinger prints the result.
     if pong.problem is None and not pong.body.get("busy") and (text := local_cron.summary(pong.body)):
         _log(text)
+
+
+def _print_mail(project: local_project.LocalProject, mail: CaughtMail) -> None:
+    subject = one_line(mail.subject, longest=60)
+    _log(f'mail to {one_line(mail.recipients, longest=60)}: "{subject}" (see {project.server.url}/dashboard/mail)')
+
+
+def _mail_line(project: local_project.LocalProject) -> str:
+    if project.config.settings.email.host:
+        return f"sent through {one_line(project.config.settings.email.host)}"
+    if project.config.is_production:
+        return "not sent: set host under [email]"
+    if local_mail.can_catch():
+        return f"caught, see {project.server.url}/dashboard/mail"
+    return "not caught: pip install 'scheduled-actions[local]', or set host under [email]"
 
 
 def _stops_are_interrupts() -> AbstractContextManager[None]:
@@ -131,6 +149,7 @@ Scheduled Actions is running at {project.server.url} and is pinged once a minute
   database  {"DATABASE_URL" if project.config.database_url.reveal() else embedded}
   secrets   {secrets_source}{generated}
   logs      {logs}
+  mail      {_mail_line(project)}
   dashboard {project.server.url}/dashboard (sign in with ADMIN_TOKEN, one of the secrets)
 
 Schedule an action, which runs at once, or ping the server yourself:

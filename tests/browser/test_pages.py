@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.message import EmailMessage
+
 import pytest
 
+from scheduled_actions.notifications import caught_mails
 from scheduled_actions.web.dashboard.site_map import PAGES
 from tests.browser.conftest import BYTES_MOST, REQUESTS_MOST
 
-#: The pages without path parameters; the other pages are opened by the tests of their objects.
-PLAIN = sorted({page.path for page in PAGES if page.method == "GET" and "{" not in page.path})
+#: The pages without path parameters, and without those of caught mails, which are only there where mails are caught. The
+#: other pages are opened by the tests of their objects.
+PLAIN = sorted({page.path for page in PAGES if page.method == "GET" and "{" not in page.path} - {"/mail"})
 
 
 def looks_right(viewer, path):
@@ -60,3 +66,23 @@ def test_every_page_can_be_read_without_a_script(busy_site, a_holder):
         assert viewer.page.locator("h1").is_visible()
     viewer.opens()
     assert "UTC" in viewer.page.locator("footer").inner_text()
+
+
+def test_caught_mails_are_accessible_and_their_html_runs_no_script(site, admin_viewer, tmp_path):
+    site.runtime.config = replace(site.runtime.config, project=tmp_path)
+    directory = tmp_path / caught_mails.DIRECTORY
+    directory.mkdir(parents=True)
+    looks_right(admin_viewer, "/mail")
+    message = EmailMessage()
+    message["Subject"] = "Trade licence"
+    message.set_content("Dear Ann")
+    html = '<p id="found">Dear Ann</p><script>found.textContent = "ran"</script><img src="/favicon.ico">'
+    message.add_alternative(html, subtype="html")
+    mail = caught_mails.store(directory, message.as_bytes(), ["ann@example.org"], now=datetime.now(UTC))
+
+    looks_right(admin_viewer, "/mail")
+    looks_right(admin_viewer, f"/mail/{mail.id}")
+    assert admin_viewer.opens(f"/mail/{mail.id}/html").status == 200
+    assert admin_viewer.page.locator("#found").text_content() == "Dear Ann"
+    assert [one.url for one in admin_viewer.fetched if not one.url.endswith("/html")] == []
+    admin_viewer.complaints.clear()  # The browser reports what the policy has blocked.

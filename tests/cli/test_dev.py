@@ -313,7 +313,7 @@ def test_due_actions_of_other_processes_start_at_once(project, start, connection
     assert _callers(connection).count(WAKE) >= 3
     assert _callers(connection).count(CRON) - pings <= 1
     assert max(delays) < 10, delays
-    assert dev.printed.count("1 succeeded") == 3
+    wait_until(lambda: dev.printed.count("1 succeeded") == 3, within=10, what="the result of each tick is printed")
     assert dev.stop(signal.SIGINT) == 0
 
 
@@ -379,6 +379,55 @@ def test_an_action_of_a_new_handler_starts_as_soon_as_the_handler_is_loaded(proj
     command(project, *CLI, "schedule", "test:most", "--payload", "{}", DATABASE_URL=database_url)
 
     wait_until(lambda: _statuses(connection) == ["completed"] * 2, within=20, what="the newest handler has run")
+    assert dev.stop(signal.SIGINT) == 0
+
+
+MAILER = """
+from email.message import EmailMessage
+from scheduled_actions import Context, action, runtime
+from scheduled_actions.notifications.channels import mail
+
+@action("test:mail")
+def send(payload: dict, context: Context) -> None:
+    message = EmailMessage()
+    message["To"] = "ann@example.org"
+    message["Subject"] = payload["subject"]
+    message.set_content("Hello Ann!")
+    mail.submit(message, runtime.current().config, name=str(context.id), timeout=10)
+"""
+
+
+@pytest.mark.slow
+def test_mails_of_the_server_and_of_commands_are_caught_and_kept(project, start, connection, database_url):
+    (project / "handlers" / "mailer.py").write_text(MAILER)
+    dev = start(project, DATABASE_URL=database_url, CRON_SECRET=SECRET, ADMIN_TOKEN=SECRET)
+    assert f"mail      caught, see http://127.0.0.1:{dev.port}/dashboard/mail\n" in dev.printed
+    schedule = (*CLI, "schedule", "test:mail", "--payload")
+
+    command(project, *schedule, '{"subject": "first"}', DATABASE_URL=database_url)
+    dev.wait_for('mail to ann@example.org: "first" (see ')
+    connection.execute("select schedule_action('test:mail', '{\"subject\": \"second\"}')")
+    command(project, *CLI, "process", DATABASE_URL=database_url)
+
+    dev.wait_for('mail to ann@example.org: "second" (see ')
+    wait_until(lambda: _statuses(connection) == ["completed"] * 2, within=20, what="both mails were sent")
+    assert "Hello Ann!" not in dev.printed
+    assert dev.stop(signal.SIGINT) == 0
+    assert len(list((project / ".scheduled_actions" / "mail").glob("*.eml"))) == 2
+
+
+@pytest.mark.slow
+def test_dev_without_the_mail_library_says_how_to_install_it(project, start, database_url, tmp_path_factory):
+    blocked = tmp_path_factory.mktemp("blocked")
+    (blocked / "sitecustomize.py").write_text(
+        "import importlib.util\n"
+        "find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'aiosmtpd' else find(name, *rest)\n"
+    )
+
+    dev = start(project, DATABASE_URL=database_url, CRON_SECRET=SECRET, ADMIN_TOKEN=SECRET, PYTHONPATH=str(blocked))
+
+    assert "mail      not caught: pip install 'scheduled-actions[local]', or set host under [email]\n" in dev.printed
     assert dev.stop(signal.SIGINT) == 0
 
 

@@ -45,7 +45,7 @@ def test_every_check_of_an_installation_without_faults_is_ok(run, connection):
     assert [(check["name"], check["status"]) for check in ran.json["checks"]] == [
         (name, "ok")
         for name in (
-            "settings", "cron_secret", "admin_token", "registry", "handlers", "database", "server", "defaults",
+            "settings", "cron_secret", "admin_token", "email", "registry", "handlers", "database", "server", "defaults",
             "migrations", "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
             "refused_pings", "heartbeat", "backlog", "failed_actions", "no_action", "schedules", "webhook_endpoints",
             "waiting_cycles", "indexes", "functions", "pooler",

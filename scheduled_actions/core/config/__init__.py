@@ -111,7 +111,8 @@ class Conditions:
 class Email:
     """SMTP server of `email:send`; the login comes from `SMTP_USERNAME` and `SMTP_PASSWORD`."""
 
-    host: str = checks.setting("127.0.0.1", checks.text)
+    #: None or empty: mails are caught by `scheduled-actions dev`, and fail anywhere else.
+    host: str | None = checks.setting(None, checks.text)
     port: int = checks.setting(25, checks.whole_number(1, 65535))
     #: `none`, `starttls` (required) or `tls`.
     security: Literal["none", "starttls", "tls"] = checks.setting("none", checks.one_of("none", "starttls", "tls"))

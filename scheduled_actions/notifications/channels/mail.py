@@ -14,7 +14,7 @@ import ssl
 import time
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
@@ -24,6 +24,7 @@ from typing import Any
 from scheduled_actions.core.config import TOML_NAME, Config, Email
 from scheduled_actions.core.errors import ConfigInvalid, InvalidArgument, NotConfigured, ScheduledActionsError
 from scheduled_actions.core.errors.families import error_class
+from scheduled_actions.database import handoff
 from scheduled_actions.outbound import network
 
 #: Headers are not folded below the limit of RFC 5322 §2.1.1: the library would fold a long URL into an encoded word,
@@ -35,6 +36,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _ADDR_SPEC = re.compile(r"[\w!#$%&'*+/=?^`{|}~.-]{1,64}@[\w-]+(\.[\w-]+)*")
 _ADDR_SPEC_LIMIT = 254
 _REPLY_LIMIT = 200
+#: A login may be sent unencrypted to these hosts.
+_LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
 #: Maximum wait for the reply to QUIT.
 _GOODBYE_SECONDS = 0.5
 
@@ -95,7 +98,7 @@ def send(
         MailDeferred: No recipient was accepted, at least one because of a temporary failure, such as a lost connection.
             If the connection broke after the last byte, the server may have accepted the message; the Message-ID
             identifies duplicates.
-        NotConfigured: The login is incomplete or not ASCII, or `ca_file` cannot be read.
+        NotConfigured: There is no server, the login is incomplete or not ASCII, or `ca_file` cannot be read.
         ConfigInvalid: The login would be sent unencrypted.
         InvalidArgument: The message has no recipient.
     """
@@ -107,9 +110,15 @@ def send(
     if network.substitute is not None:
         network.substitute.mail(message)
         return SendResult(message_id=str(message["Message-ID"]), accepted=len(recipients), refused={})
+    if not (host := settings.host):
+        raise NotConfigured(
+            "email.host",
+            f"set host under [email] in {TOML_NAME} to your SMTP server, or SCHEDULED_ACTIONS_EMAIL_HOST; in "
+            "development, `scheduled-actions dev` catches mails while it runs, if aiosmtpd is installed",
+        )
     try:
         connect = partial(_ConversationOverTls, context=tls) if settings.security == "tls" else _Conversation
-        smtp = connect(settings.host, settings.port, timeout=timeout)
+        smtp = connect(host, settings.port, timeout=timeout)
         try:
             if settings.security == "starttls":
                 smtp.starttls(context=tls)
@@ -129,7 +138,7 @@ def send(
 
 
 def submit(message: EmailMessage, config: Config, *, name: str, timeout: float) -> SendResult:
-    """Send `message` from the configured sender through the configured server.
+    """Send `message` from the configured sender through the configured server, or to a running `dev` without one.
 
     Args:
         message: Without From, Date and Message-ID.
@@ -146,13 +155,17 @@ def submit(message: EmailMessage, config: Config, *, name: str, timeout: float) 
     message["From"] = origin
     message["Date"] = datetime.now(UTC)
     message["Message-ID"] = f"<{name}@{origin.domain}>"
+    seconds = min(settings.timeout_seconds, timeout)
+    if not settings.host and (dev := handoff.find(config)) is not None and dev.mail_port is not None:
+        caught = replace(settings, host="127.0.0.1", port=dev.mail_port, security="none")
+        return send(message, settings=caught, timeout=seconds)
     return send(
         message,
         settings=settings,
         username=environ.get("SMTP_USERNAME"),
         password=environ.get("SMTP_PASSWORD"),
         ca_file=environ.get("SMTP_CA_FILE"),
-        timeout=min(settings.timeout_seconds, timeout),
+        timeout=seconds,
     )
 
 
@@ -212,7 +225,7 @@ def _check_login(settings: Email, username: str | None, password: str | None) ->
         return
     if not (username.isascii() and password.isascii()):
         raise NotConfigured("SMTP_USERNAME and SMTP_PASSWORD", "use ASCII characters only", problem="are invalid")
-    if settings.security == "none" and settings.host not in {"127.0.0.1", "::1", "localhost"}:
+    if settings.security == "none" and settings.host not in {"", None, *_LOCAL_HOSTS}:
         raise ConfigInvalid(
             "email.security",
             settings.security,

@@ -18,7 +18,7 @@ from scheduled_actions.core.errors import (
     UrlInvalid,
 )
 from scheduled_actions.core.secret import Secret
-from scheduled_actions.database import migrate
+from scheduled_actions.database import handoff, migrate
 from scheduled_actions.database.connection import Connection
 from scheduled_actions.operations import registry_build
 from scheduled_actions.operations.doctor import store
@@ -77,6 +77,7 @@ def diagnose(parts: Installation, *, patience_seconds: float = PATIENCE_SECONDS)
             for name, endpoint in sorted(config.settings.webhooks.endpoints.items())
             if endpoint.enabled
         ),
+        _email(config),
         registry(config.project),
         *_handlers(parts),
         *_ask_database(parts, _whole_database, patience_seconds=patience_seconds),
@@ -117,6 +118,11 @@ def _secret(secret: Secret, *, opens: str, is_optional: bool) -> Check:
         is_usable=secret.is_usable,
         is_optional=is_optional,
     )
+
+
+def _email(config: Config) -> Check:
+    dev = handoff.find(config)
+    return project_rules.email(config.settings.email.host, is_caught=dev is not None and dev.mail_port is not None)
 
 
 def _endpoint(config: Config, name: str, endpoint: EndpointSection) -> Check:

@@ -32,6 +32,13 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class HtmlPart:
+    """A response that shows the HTML of a third party, which must not reach the session or the network."""
+
+    html: str
+
+
+@dataclass(frozen=True, slots=True)
 class Redirect:
     """A response to a change that redirects to the next page."""
 
@@ -52,6 +59,8 @@ class Nav:
     icon: str
     #: Whether the entry is hidden from callers bound to a team.
     is_of_no_team: bool = False
+    #: Returns whether this project uses the page; otherwise, the entry is hidden.
+    is_in_use: Callable[[Runtime], bool] = lambda _runtime: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ class DashboardPage:
     #: The path below `/dashboard`, with parameters in braces: `/actions/{id}`.
     path: str
     #: Returns a string for plain text.
-    function: "Callable[[RequestContext], View | Redirect | str]"
+    function: "Callable[[RequestContext], View | HtmlPart | Redirect | str]"
     #: The lowest role that may open the page.
     role: Role = Role.VIEWER
     nav: Nav | None = None

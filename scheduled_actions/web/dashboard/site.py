@@ -21,7 +21,7 @@ from scheduled_actions.web.api.problems import (
 )
 from scheduled_actions.web.api.routing import Router
 from scheduled_actions.web.dashboard import auth, rendering
-from scheduled_actions.web.dashboard.page import DashboardPage, PageContext, Redirect, RequestContext, View
+from scheduled_actions.web.dashboard.page import DashboardPage, HtmlPart, PageContext, Redirect, RequestContext, View
 from scheduled_actions.web.dashboard.site_map import PAGES
 from scheduled_actions.web.dashboard.times import zone_of
 
@@ -42,6 +42,8 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
+#: The HTML has an origin of its own, and may only have styles and images that it contains.
+_HTML_PART_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 #: The texts for errors whose own message is about the API.
 _DETAILS: dict[type[Exception], str] = {
     PreconditionFailed: "The object has changed since this page was opened. Go back, reload that page, and try again.",
@@ -83,7 +85,7 @@ class Dashboard:
             session, caller = self._auth.authenticate()
         except Unauthorized:
             return self._auth.sign_in_first(base)
-        frame = PageContext(csrf=session.csrf, theme=_theme(), pages=_navigation(caller, path))
+        frame = PageContext(csrf=session.csrf, theme=_theme(), pages=_navigation(self._runtime, caller, path))
         try:
             return self._call_page(path, base, session, caller, frame)
         except Exception as error:  # noqa: BLE001 - as above
@@ -112,11 +114,13 @@ class Dashboard:
         return self._respond(page.function(context), context, frame, purpose)
 
     def _respond(
-        self, answer: View | Redirect | str, context: RequestContext, frame: PageContext, purpose: str
+        self, answer: View | HtmlPart | Redirect | str, context: RequestContext, frame: PageContext, purpose: str
     ) -> Response:
         match answer:
             case str():
                 response = Response(answer, mimetype="text/plain")
+            case HtmlPart():
+                response = Response(answer.html, headers={"Content-Security-Policy": _HTML_PART_POLICY})
             case Redirect():
                 response = auth.redirect(context.base + answer.path)
                 if answer.said is not None or answer.shown is not None:
@@ -172,7 +176,7 @@ def _check_form() -> None:
             raise auth.FormExpired
 
 
-def _navigation(caller: Caller, path: str) -> list[tuple[DashboardPage, bool]]:
+def _navigation(runtime: Runtime, caller: Caller, path: str) -> list[tuple[DashboardPage, bool]]:
     """Return the navigation entries that the caller may open, each with whether it is the current page."""
     return [
         (page, page.path.strip("/").partition("/")[0] == path.partition("/")[0])
@@ -180,6 +184,7 @@ def _navigation(caller: Caller, path: str) -> list[tuple[DashboardPage, bool]]:
         if page.nav is not None
         and caller.role.includes(page.role)
         and (caller.team_id is None or not page.nav.is_of_no_team)
+        and page.nav.is_in_use(runtime)
     ]
 
 

@@ -58,6 +58,13 @@ def ticks(due=0, **ago):
         (project_rules.settings(None), OK, "valid"),
         (project_rules.settings(None, is_enabled=False), WARNING, "enabled is false: ticks answer but process nothing"),
         (project_rules.settings("a: 1: is not 2"), FAULT, "a: 1: is not 2"),
+        (project_rules.email("smtp.example.com", is_caught=True), OK, "mails are sent through smtp.example.com"),
+        (project_rules.email(None, is_caught=True), OK, "mails are caught by `scheduled-actions dev`"),
+        (
+            project_rules.email("", is_caught=False),
+            OK,
+            "no server (optional): mails fail until host is set under [email]",
+        ),
         (a_secret(), OK, "A_SECRET is set"),
         (a_secret(is_usable=False), FAULT, "A_SECRET is too short, so it is closed"),
         (a_secret(is_usable=False, is_set=False), FAULT, "A_SECRET is not set, so it is closed"),

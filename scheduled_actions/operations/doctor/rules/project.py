@@ -81,6 +81,20 @@ def endpoint(name: str, *, problem: str | None, is_signed: bool) -> Check:
     )
 
 
+def email(host: str | None, *, is_caught: bool) -> Check:
+    """Return how mails are sent; a project that sends none needs no server.
+
+    Args:
+        host: The setting `email.host`.
+        is_caught: Whether a running `dev` catches mails.
+    """
+    if host:
+        return Check("email", Level.OK, f"mails are sent through {host}")
+    if is_caught:
+        return Check("email", Level.OK, "mails are caught by `scheduled-actions dev`")
+    return Check("email", Level.OK, "no server (optional): mails fail until host is set under [email]")
+
+
 def threads(*, stuck: int, concurrency: int, is_stopping: bool = False) -> Check:
     """Return a fault if this process can start no more handlers, a warning if some threads are stuck."""
     in_handlers = "stuck in handlers that never returned"
