@@ -39,7 +39,7 @@ def catching(config: Config, report: Callable[[CaughtMail], None]) -> Iterator[i
     directory = config.project / caught_mails.DIRECTORY
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    class Handler:
+    class MailHandler:
         async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: ANN401, N802 - aiosmtpd's own
             try:
                 mail = caught_mails.store(directory, envelope.content, envelope.rcpt_tos, now=datetime.now(UTC))
@@ -49,7 +49,7 @@ def catching(config: Config, report: Callable[[CaughtMail], None]) -> Iterator[i
             return "250 OK"
 
     server = Controller(
-        Handler(), hostname=HOST, port=free_port(), data_size_limit=caught_mails.MAIL_BYTES, enable_SMTPUTF8=True
+        MailHandler(), hostname=HOST, port=free_port(), data_size_limit=caught_mails.MAIL_BYTES, enable_SMTPUTF8=True
     )
     server.start()
     try:

@@ -12,8 +12,8 @@ from scheduled_actions.notifications import caught_mails
 from scheduled_actions.web.dashboard.site_map import PAGES
 from tests.browser.conftest import BYTES_MOST, REQUESTS_MOST
 
-#: The pages without path parameters, and without those of caught mails, which are only there where mails are caught. The
-#: other pages are opened by the tests of their objects.
+#: The pages without path parameters; the other pages are opened by the tests of their objects. Caught mails have pages
+#: only where mails are caught.
 PLAIN = sorted({page.path for page in PAGES if page.method == "GET" and "{" not in page.path} - {"/mail"})
 
 
