@@ -56,6 +56,7 @@ def _letters() -> list[Letter]:
     with databases() as server, server.fresh() as dsn, open_post_office() as (office, port):
         environ = {
             "DATABASE_URL": dsn,
+            "SCHEDULED_ACTIONS_EMAIL_HOST": "127.0.0.1",
             "SCHEDULED_ACTIONS_EMAIL_PORT": str(port),
             "SCHEDULED_ACTIONS_RETENTION_DAYS": "36500",
         }

@@ -29,6 +29,7 @@ def play_demo(tmp_path, database_url):
         with open_post_office() as (office, port):
             environ = {
                 "DATABASE_URL": database_url,
+                "SCHEDULED_ACTIONS_EMAIL_HOST": "127.0.0.1",
                 "SCHEDULED_ACTIONS_EMAIL_PORT": str(port),
                 "SCHEDULED_ACTIONS_RETENTION_DAYS": "36500",
             }
