@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import os
 import pwd
@@ -20,12 +21,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from scheduled_actions.core.errors import EmbeddedPostgresFailed
+from scheduled_actions.core.errors import EmbeddedPostgresFailed, NotConfigured
 from scheduled_actions.database.embedded import attach, cluster, dsn_if_running, remove
 from scheduled_actions.database.embedded.cluster import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to lend the server to another account")
 
@@ -94,6 +95,22 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+#: Options of `unshare` by the namespaces in which a process cannot see, or cannot reach, the server of another one.
+NAMESPACES = {
+    "network": ["--net"],
+    "processes and network": ["--net", "--pid", "--fork", "--mount-proc", "--kill-child"],
+}
+
+
+@functools.cache
+def can_unshare() -> bool:
+    command = ["unshare", *NAMESPACES["processes and network"], "true"]
+    return shutil.which("unshare") is not None and subprocess.run(command, check=False).returncode == 0
+
+
+needs_namespaces = pytest.mark.skipif(not can_unshare(), reason="this machine does not permit other namespaces")
+
+
 @pytest.fixture
 def place() -> Iterator[Path]:
     """Yield an empty directory that all users may enter."""
@@ -123,11 +140,20 @@ def open_directory() -> Iterator[Path]:
 
 @contextmanager
 def holder(
-    directory: Path, script: str = HOLDER, *, uid: int | None = None, wait: bool = True, **arguments
+    directory: Path,
+    script: str = HOLDER,
+    *,
+    uid: int | None = None,
+    wait: bool = True,
+    within: Sequence[str] = (),
+    **arguments,
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run a process that holds the server; yield the process and the address that it printed."""
+    """Run a process that holds the server; yield the process and the address that it printed.
+
+    `within` is a command that runs the process elsewhere.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-c", script, directory, *([] if uid is None else [str(uid)])],
+        [*within, sys.executable, "-c", script, directory, *([] if uid is None else [str(uid)])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -286,17 +312,24 @@ def test_six_processes_that_attach_concurrently_share_one_new_server(place):
     assert dsn_if_running(directory) is None
 
 
-def test_the_next_holder_stops_the_server_of_a_killed_holder(used):
+def test_the_server_of_a_killed_holder_stops_by_itself(used):
     with holder(used) as (process, dsn):
-        before = postmaster(dsn)
+        pid = postmaster(dsn)
         process.kill()
         process.wait()
 
-    left = dsn_if_running(used)
-    with attach(used) as server:
-        joined = postmaster(server.dsn)
+    wait_until(lambda: has_ended(pid))
+    assert "database system is shut down" in (used / "postgres.log").read_text().splitlines()[-1]
 
-    assert left == dsn
+
+def test_the_next_holder_joins_and_stops_the_server_of_a_killed_holder(used):
+    with holder(used) as (process, dsn):
+        before = postmaster(dsn)
+        with attach(used) as server:
+            process.kill()
+            process.wait()
+            joined = postmaster(server.dsn)
+
     assert joined == before
     assert dsn_if_running(used) is None
 
@@ -318,21 +351,34 @@ def test_a_killed_server_restarts_with_the_committed_data(used):
 
 
 def test_a_server_that_does_not_respond_is_waited_for_and_not_replaced(used):
-    log = used / "postgres.log"
-
-    def refusals() -> int:
-        return log.read_text().count('lock file "postmaster.pid" already exists')
-
     with attach(used) as server:
-        pid, before = postmaster(server.dsn), refusals()
+        pid, port = postmaster(server.dsn), port_of(server.dsn)
         os.kill(pid, signal.SIGSTOP)
-        with holder(used, wait=False) as (process, _):
-            wait_until(lambda: refusals() > before)
+        try:
+            with holder(used, wait=False) as (process, _):
+                # The first attempt asks whether the server is running, the second one follows the refusal to start it.
+                wait_until(lambda: unanswered(port) >= 2)
+                os.kill(pid, signal.SIGCONT)
+                joined = process.stdout.readline().strip()
+        finally:
             os.kill(pid, signal.SIGCONT)
-            joined = process.stdout.readline().strip()
 
         assert joined == server.dsn
         assert postmaster(joined) == pid
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def unanswered(port: int) -> int:
+    """Return the number of connections to a local port, including those that the client has given up."""
+    table = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(line[1] == f"0100007F:{port:04X}" and line[3] in {"01", "08"} for line in table)
 
 
 def test_a_pid_file_with_the_id_of_an_unrelated_process_does_not_prevent_a_start(used):
@@ -392,12 +438,8 @@ def test_the_children_of_a_killed_holder_keep_the_server_running(used):
         attach(used).close()
         while_the_child_lives = dsn_if_running(used)
 
-    def is_stopped_by_the_next() -> bool:
-        attach(used).close()
-        return dsn_if_running(used) is None
-
     assert while_the_child_lives == dsn
-    wait_until(is_stopped_by_the_next)
+    wait_until(lambda: dsn_if_running(used) is None)
 
 
 def test_the_server_is_not_a_child_and_has_its_own_session(used):
@@ -448,6 +490,33 @@ def test_a_copied_project_gets_a_separate_server(used, place):
             assert postmaster(copied.dsn) != postmaster(original.dsn)
 
         assert ask(original.dsn, "select 1") == 1
+
+
+def test_a_cluster_that_was_not_asked_for_is_not_created(place):
+    (place / "empty").mkdir()
+
+    for directory in (place / "missing", place / "empty"):
+        with pytest.raises(NotConfigured, match=r"DATABASE_URL.*`scheduled-actions dev`.*SCHEDULED_ACTIONS_EMBEDDED=1"):
+            attach(directory, may_create=False)
+
+    assert [path.name for path in place.rglob("*")] == ["empty"]
+
+
+def test_an_existing_cluster_is_always_joined(used):
+    with attach(used, may_create=False) as server:
+        assert ask(server.dsn, "select 1") == 1
+
+
+def test_a_server_that_has_ended_is_started_again_by_a_holder(used):
+    with attach(used) as server:
+        before = server.dsn
+        while_running = server.restart_if_ended()
+        os.kill(postmaster(server.dsn), signal.SIGKILL)
+        wait_until(server.restart_if_ended)
+
+        assert not while_running
+        assert server.dsn == before
+        assert ask(server.dsn, "select count(*) >= 0 from notes")
 
 
 def test_data_without_a_password_is_not_overwritten(used):
@@ -626,6 +695,7 @@ def test_root_can_attach_to_the_server_of_an_ordinary_user(place):
 
     with holder(directory, uid=ORDINARY) as (_, dsn), attach(directory) as joined:
         run_by = Path(f"/proc/{postmaster(dsn)}").stat().st_uid
+        joined_dsn = joined.dsn
     with socket.socket() as squatter:
         squatter.bind(("127.0.0.1", 0))
         give_port(directory, squatter.getsockname()[1])  # So that root has to store another port.
@@ -634,7 +704,7 @@ def test_root_can_attach_to_the_server_of_an_ordinary_user(place):
         run_by_then = Path(f"/proc/{postmaster(started_by_root.dsn)}").stat().st_uid
 
     assert (run_by, run_by_then) == (ORDINARY, ORDINARY)
-    assert joined.dsn == dsn
+    assert joined_dsn == dsn
     assert directory.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_uid for path in directory.iterdir()} == {ORDINARY}
 
@@ -646,3 +716,120 @@ def test_the_server_of_another_user_is_refused_with_a_remedy(used):
 
     assert dsn == ""
     assert "is writable and belongs to the current user, or set DATABASE_URL" in said
+
+
+# -- containers --------------------------------------------------------------------------------------------------------
+
+
+#: Sets up loopback, then runs the holder. The server listens on loopback, which is down in a new namespace.
+WITH_LOOPBACK = """
+import fcntl, socket, struct, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as loopback:
+    fcntl.ioctl(loopback, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+"""
+
+#: A holder that also answers: for each line of its input, it prints the texts of all notes.
+ANSWERING = (
+    WITH_LOOPBACK
+    + """
+from pathlib import Path
+import psycopg
+from scheduled_actions.database.embedded import attach
+from scheduled_actions.core.errors import ScheduledActionsError
+
+try:
+    server = attach(Path(sys.argv[1]))
+except ScheduledActionsError as error:
+    sys.exit(f"refused: {error}")
+with server:
+    print("attached", flush=True)
+    for line in sys.stdin:
+        with psycopg.connect(server.dsn) as connection:
+            connection.execute("create table if not exists notes (text text)")
+            connection.execute("insert into notes values (%s)", [line.strip()])
+            rows = connection.execute("select text from notes").fetchall()
+        print(",".join(text for text, in rows), flush=True)
+"""
+)
+
+
+def note(process: subprocess.Popen[str], text: str) -> str:
+    """Make a holder write a note; return all notes."""
+    process.stdin.write(f"{text}\n")
+    process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+@needs_namespaces
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["the same path", "another path"])
+@pytest.mark.parametrize("second_is_inside", [True, False], ids=["first outside", "first inside"])
+@pytest.mark.parametrize("namespaces", NAMESPACES)
+def test_a_second_server_in_other_namespaces_is_refused(place, namespaces, second_is_inside, path):
+    directory, mounted = place / "project" / ".scheduled_actions", place / "workspace"
+    directory.mkdir(parents=True)
+    directory.chmod(0o755)
+    mounted.mkdir()
+    seen = directory if path == "the same path" else mounted / ".scheduled_actions"
+    inside = ["unshare", *NAMESPACES[namespaces]]
+    elsewhere = [*inside, "--mount", "sh", "-c", f'mount --bind {place}/project {mounted} && exec "$@"', "sh"]
+    first, second = ([], elsewhere) if second_is_inside else (elsewhere, [])
+    paths = (directory, seen) if second_is_inside else (seen, directory)
+
+    def attempt() -> subprocess.CompletedProcess[str]:
+        command = [*second, sys.executable, "-c", ANSWERING, paths[1]]
+        return subprocess.run(command, input="second\n", capture_output=True, text=True, timeout=100, check=False)
+
+    with holder(paths[0], ANSWERING, within=first) as (process, _):
+        before = note(process, "first")
+        refused = attempt()
+        after = note(process, "still here")
+    after_its_end = attempt()
+    attach(directory).close()  # The project is here again, so that it can be removed.
+
+    assert before == "first"
+    assert after == "first,still here"
+    assert refused.returncode == 1
+    assert "its server runs in another container or network namespace" in refused.stderr
+    assert "stop that process" in refused.stderr
+    assert after_its_end.stdout.splitlines() == ["attached", "first,still here,second"], after_its_end.stderr
+
+
+@needs_namespaces
+@pytest.mark.slow
+def test_a_server_whose_holders_and_watchdog_were_killed_is_not_joined_by_a_second_one(place):
+    """`pkill python` leaves a server without holders."""
+    directory = place / ".scheduled_actions"
+    with holder(directory) as (process, dsn):
+        pid = postmaster(dsn)
+        os.kill(parent_of(pid), signal.SIGKILL)
+        process.kill()
+        process.wait()
+
+    command = ["unshare", "--net", "--pid", "--fork", "--mount-proc", sys.executable, "-c", ANSWERING, directory]
+    refused = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+    assert "another container or network namespace" in refused.stderr
+    assert ask(dsn, "select 1") == 1
+    assert remove(directory)
+
+
+@needs_namespaces
+@pytest.mark.slow
+def test_a_last_holder_that_cannot_see_the_server_leaves_its_end_to_the_watchdog(used):
+    """Both processes use the same network, but process ids of one mean nothing to the other."""
+    with holder(used) as (process, dsn):
+        pid = postmaster(dsn)
+        within = ["unshare", "--pid", "--fork", "--mount-proc"]
+        with holder(used, within=within) as (_, joined):
+            process.kill()
+            process.wait()
+            is_removed = remove(used)
+            answer = ask(joined, "select 1")
+
+    assert (joined, answer, is_removed) == (dsn, 1, False)
+    wait_until(lambda: has_ended(pid))
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

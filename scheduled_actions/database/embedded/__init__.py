@@ -1,12 +1,11 @@
 """Run a Postgres server for development and tests; start, share and stop the server automatically.
 
-The server belongs to one directory, and every process that uses it holds a handle. The handles are counted with two
-lock files, because the kernel releases locks however a process ends. `start.lock` is held while the server is started,
-joined or stopped; `holders.lock` is shared by all holders as long as they hold a handle.
+The server belongs to one directory, and every process that uses it holds a handle. The handles are counted with lock
+files, because the kernel releases locks however a process ends. The last holder stops the server; if it cannot, because
+it was killed, the server's watchdog does.
 """
 
 import atexit
-import fcntl
 import os
 import shutil
 import subprocess
@@ -18,10 +17,10 @@ from typing import Self
 import psycopg
 
 from scheduled_actions.core.errors import EmbeddedPostgresFailed
-from scheduled_actions.database.embedded import server
-from scheduled_actions.database.embedded.cluster import Cluster, delete, load, open_private
+from scheduled_actions.database.embedded import locks, server
+from scheduled_actions.database.embedded.cluster import STORED, Cluster, create_directory, delete, load
 
-__all__ = ["LocalPostgres", "attach", "dsn_if_running", "remove"]
+__all__ = ["LocalPostgres", "attach", "dsn_if_running", "is_created", "is_in_use", "remove"]
 
 
 class LocalPostgres:
@@ -32,15 +31,33 @@ class LocalPostgres:
     child that may outlive its parent's `close` has to attach itself.
     """
 
-    #: Connection string with the password of a superuser.
-    dsn: str
-
-    def __init__(self, cluster: Cluster, holders_lock: int) -> None:
-        self.dsn = cluster.dsn()
+    def __init__(self, cluster: Cluster, holders_lock: int, options: Sequence[str]) -> None:
         self._cluster = cluster
+        self._options = options
         self._holders_lock: int | None = holders_lock
         self._owner = os.getpid()
         atexit.register(self.close)
+
+    @property
+    def dsn(self) -> str:
+        """Connection string with the password of a superuser; its port may change when the server is restarted."""
+        return (load(self._cluster.directory) or self._cluster).dsn()
+
+    def restart_if_ended(self) -> bool:
+        """Start the server again if it has ended unexpectedly, on the same port if it is free; return whether it had.
+
+        Raises:
+            EmbeddedPostgresFailed: The server could not be started.
+            NotConfigured: The cluster was deleted.
+        """
+        directory = self._cluster.directory
+        if self._holders_lock is None or locks.has_server(self._cluster.home):
+            return False
+        with _failures(directory), locks.starting(directory):
+            if locks.has_server(self._cluster.home):
+                return False  # Another holder has started it.
+            server.start(directory, self._options, may_create=False, has_holders=False)
+        return True
 
     def close(self) -> None:
         """Release the server, and stop it if this was the last handle; further calls do nothing."""
@@ -52,11 +69,11 @@ class LocalPostgres:
             os.close(lock)  # Unlocking would unlock the parent, which shares the open file.
             return
         try:
-            with suppress(FileNotFoundError), _start_lock(self._cluster.directory):
-                if _is_last_holder(lock):
+            with suppress(FileNotFoundError), locks.starting(self._cluster.directory):
+                if locks.is_last_holder(lock):
                     server.stop(self._cluster)
         finally:
-            _unlock(lock)
+            locks.unlock(lock)
 
     def __enter__(self) -> Self:
         return self
@@ -65,26 +82,39 @@ class LocalPostgres:
         self.close()
 
 
-def attach(directory: Path, *, options: Sequence[str] = ()) -> LocalPostgres:
+def attach(directory: Path, *, options: Sequence[str] = (), may_create: bool = True) -> LocalPostgres:
     """Return a handle on the server of `directory`; start the server if it is not running.
 
     Args:
         directory: The directory of the server; if missing, it is created with a new cluster and an empty database.
         options: Further arguments for `postgres` (`("-c", "fsync=off")`), used only if this call starts the server.
+        may_create: Create a cluster if there is none; otherwise, that is an error.
 
     Raises:
         EmbeddedPostgresFailed: No suitable Postgres is installed, the server could not be started or its database
-            created, or the directory cannot be used; the message says what to do.
+            created, the directory cannot be used, or its server runs in another container, where this process cannot
+            reach it; the message says what to do.
+        NotConfigured: There is no cluster, and `may_create` is false.
     """
-    try:
-        directory = _create(directory)
-        with _start_lock(directory, may_create=True):
-            lock = _join_holders(directory)
+    with _failures(directory):
+        if not may_create and not (directory / STORED).exists():
+            server.refuse_creation(directory)
+        directory = create_directory(directory)
+        with locks.starting(directory, may_create=may_create):
+            has_holders = locks.has_holders(directory)
+            lock = locks.join_holders(directory)
             try:
-                return LocalPostgres(server.start(directory, options), lock)
+                cluster = server.start(directory, options, may_create=may_create, has_holders=has_holders)
+                return LocalPostgres(cluster, lock, options)
             except BaseException:
-                _unlock(lock)
+                locks.unlock(lock)
                 raise
+
+
+@contextmanager
+def _failures(directory: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, subprocess.SubprocessError) as error:
         raise EmbeddedPostgresFailed(
             str(error), f"check that {directory} is writable and belongs to the current user, or set DATABASE_URL"
@@ -114,6 +144,21 @@ def dsn_if_running(directory: Path) -> str | None:
     return cluster.dsn()
 
 
+def is_created(directory: Path) -> bool:
+    """Return whether `directory` contains a cluster, which `attach` will start.
+
+    Raises:
+        EmbeddedPostgresFailed: The stored file of the cluster is invalid.
+    """
+    return load(directory) is not None
+
+
+def is_in_use(directory: Path) -> bool:
+    """Return whether the server of `directory` is running, in this container or in another one."""
+    cluster = load(directory)
+    return cluster is not None and locks.has_server(cluster.home)
+
+
 def remove(directory: Path) -> bool:
     """Delete `directory` and its cluster; return False if nothing was deleted.
 
@@ -126,71 +171,20 @@ def remove(directory: Path) -> bool:
     """
     directory = directory.resolve()
     # Another process may remove it at any moment.
-    with suppress(FileNotFoundError), _start_lock(directory):
-        lock = _join_holders(directory)
+    with suppress(FileNotFoundError), locks.starting(directory):
+        lock = locks.join_holders(directory)
         try:
             cluster = load(directory)
             # The file of a copied directory names the original until the copy is started.
-            if cluster is None or cluster.directory != directory or not _is_last_holder(lock):
+            if cluster is None or cluster.directory != directory or not locks.is_last_holder(lock):
                 return False
             server.stop(cluster)
+            if locks.has_server(cluster.home):  # It runs in another container, or does not stop.
+                return False
             # While the lock is held, so that no other process starts a server in the directory that is being deleted.
             delete(cluster)
             shutil.rmtree(directory, ignore_errors=True)
             return True
         finally:
-            _unlock(lock)
+            locks.unlock(lock)
     return False
-
-
-def _create(directory: Path) -> Path:
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        directory.mkdir()
-        # The account that runs the server for root has to enter it, but not to list it.
-        directory.chmod(0o711 if os.geteuid() == 0 else 0o700)
-    return directory.resolve()
-
-
-@contextmanager
-def _start_lock(directory: Path, *, may_create: bool = False) -> Iterator[None]:
-    """Prevent other processes from starting, joining, stopping or removing the server during the block."""
-    path = directory / "start.lock"
-    while True:
-        try:
-            lock = open_private(path, os.O_RDWR)
-        except FileNotFoundError:
-            if not may_create:
-                raise
-            _create(directory)
-            continue
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        # Another process may have removed the file while this one waited for the lock.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(lock), path.stat()):
-                break
-        _unlock(lock)
-    try:
-        yield
-    finally:
-        _unlock(lock)
-
-
-def _join_holders(directory: Path) -> int:
-    lock = open_private(directory / "holders.lock", os.O_RDWR)
-    fcntl.flock(lock, fcntl.LOCK_SH)
-    return lock
-
-
-def _is_last_holder(lock: int) -> bool:
-    """Return whether no other process holds the server; if False, the shared lock may have been lost."""
-    with suppress(BlockingIOError):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
-
-
-def _unlock(lock: int) -> None:
-    # Unlocked before it is closed: a forked child may share the open file, and its copy would keep the lock.
-    fcntl.flock(lock, fcntl.LOCK_UN)
-    os.close(lock)

@@ -1,8 +1,8 @@
 """Manage the files in a server's directory, its programs, and the account that runs them.
 
-`data` is the cluster, `postgres.json` its port and password (readable by its owner only), `postgres.log` its log. If
-the account that runs the server for root cannot enter the directory, `data` is in a separate directory below
-`/var/lib/scheduled-actions`; the permissions of other directories are not changed.
+`data` is the cluster, `postgres.json` its port, its password and the namespaces of its server (readable by its owner
+only), `postgres.log` its log. If the account that runs the server for root cannot enter the directory, `data` is in a
+separate directory below `/var/lib/scheduled-actions`; the permissions of other directories are not changed.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from scheduled_actions.core.errors import EmbeddedPostgresFailed
 
@@ -50,6 +50,28 @@ class ServerAccount(NamedTuple):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """Where a process runs: the boot of the machine, and the process's PID and network namespaces; empty if unknown."""
+
+    boot_id: str = ""
+    pid: str = ""
+    net: str = ""
+
+    @classmethod
+    def own(cls) -> Self:
+        """Return those of this process; all are empty where /proc is missing."""
+        try:
+            boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+            return cls(boot_id, str(Path("/proc/self/ns/pid").readlink()), str(Path("/proc/self/ns/net").readlink()))
+        except OSError:
+            return cls()
+
+    def differs(self, other: Self) -> bool:
+        """Return whether the processes are known to run in different places."""
+        return bool(self.boot_id and other.boot_id) and self != other
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """The location, port and password of one server."""
@@ -59,6 +81,8 @@ class Cluster:
     password: str = field(repr=False)
     #: Parent of the data directory if it cannot be in `directory`; None if it is there.
     elsewhere: Path | None
+    #: Those of the process that last started the server.
+    namespaces: Namespaces = Namespaces()
 
     @property
     def home(self) -> Path:
@@ -97,6 +121,7 @@ def load(directory: Path) -> Cluster | None:
             port=int(facts["port"]),
             password=facts["password"],
             elsewhere=Path(facts["elsewhere"]) if facts["elsewhere"] else None,
+            namespaces=Namespaces(**facts.get("namespaces", {})),
         )
     except FileNotFoundError:
         return None
@@ -127,6 +152,16 @@ def create(directory: Path, account: ServerAccount | None) -> Cluster:
     )
 
 
+def create_directory(directory: Path) -> Path:
+    """Create the directory of a server, and its parents, if they are missing; return its real path."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        directory.mkdir()
+        # The account that runs the server for root has to enter it, but not to list it.
+        directory.chmod(0o711 if os.geteuid() == 0 else 0o700)
+    return directory.resolve()
+
+
 def _create_home(directory: Path) -> Path:
     if not HOMES.exists():
         HOMES.mkdir(parents=True, exist_ok=True)
@@ -147,6 +182,8 @@ def relocate(cluster: Cluster, directory: Path) -> Cluster | None:
     original = None if cluster.elsewhere is None else load(cluster.directory)
     if original is not None and original.elsewhere == cluster.elsewhere:
         return None
+    if cluster.elsewhere is not None:
+        write_private(cluster.elsewhere / "project", f"{directory}\n")
     return save(replace(cluster, directory=directory, port=free_port()))
 
 

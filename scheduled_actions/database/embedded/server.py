@@ -9,27 +9,32 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import psycopg
 
-from scheduled_actions.core.errors import EmbeddedPostgresFailed
+from scheduled_actions.core.errors import EmbeddedPostgresFailed, NotConfigured
+from scheduled_actions.database.embedded import locks, watchdog
 from scheduled_actions.database.embedded.cluster import (
     NAME,
     Cluster,
+    Namespaces,
     ServerAccount,
     account_for,
+    candidates,
     create,
     free_port,
     is_free,
     load,
     open_private,
+    pick,
     programs_for,
     relocate,
     run_program,
@@ -41,6 +46,7 @@ from scheduled_actions.database.embedded.cluster import (
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 _LOG_BYTES = 1_000_000
+_NOT_ENDED = "the last server has not ended, and does not answer"
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -65,21 +71,32 @@ class ServerStatus(NamedTuple):
     has_database: bool
 
 
-def start(directory: Path, options: Sequence[str]) -> Cluster:
+def start(directory: Path, options: Sequence[str], *, may_create: bool, has_holders: bool) -> Cluster:
     """Start the server of `directory` unless it is running, and create its database if missing; return the cluster.
 
+    Args:
+        directory: The directory of the server.
+        options: Further arguments for `postgres`.
+        may_create: Create a cluster if there is none.
+        has_holders: Whether another process holds the server.
+
     Raises:
-        EmbeddedPostgresFailed: The server cannot be started.
+        EmbeddedPostgresFailed: The server cannot be started, or runs where this process cannot reach it.
+        NotConfigured: There is no cluster, and `may_create` is false.
         psycopg.Error: The server is running, but its database cannot be created.
     """
-    cluster = load(directory)
-    if cluster is not None and cluster.directory != directory:
-        cluster = relocate(cluster, directory)
+    cluster = _find(directory, has_holders=has_holders)
+    if cluster is None and not may_create:
+        refuse_creation(directory)
     answered = None if cluster is None else probe(cluster)
     if cluster is None or answered is None:
+        if cluster is not None:
+            _refuse_second_server(cluster, has_holders=has_holders)
+        else:
+            pick(candidates(), None)  # Without programs, nothing is stored.
         account = account_for(directory if cluster is None else cluster.home)
         cluster = cluster or create(directory, account)
-        cluster, answered = _started(cluster, account, options)
+        cluster, answered = _started(save(replace(cluster, namespaces=Namespaces.own())), account, options)
     if not answered.has_database:
         with (
             # The server may still be creating it for a holder that was killed.
@@ -88,6 +105,46 @@ def start(directory: Path, options: Sequence[str]) -> Cluster:
         ):
             connection.execute(f"create database {NAME}")
     return cluster
+
+
+def refuse_creation(directory: Path) -> NoReturn:
+    """Raise `NotConfigured`, because a database that was not asked for would hide a forgotten DATABASE_URL."""
+    raise NotConfigured(
+        "DATABASE_URL",
+        f"set it to a postgresql:// address, or create a development database in {directory}: run `scheduled-actions "
+        "dev`, or set SCHEDULED_ACTIONS_EMBEDDED=1",
+    )
+
+
+def _find(directory: Path, *, has_holders: bool) -> Cluster | None:
+    """Return the cluster of `directory`, which may have been moved or copied; None if it has no cluster."""
+    stored = load(directory)
+    if stored is None or stored.directory == directory:
+        return stored
+    found = replace(stored, directory=directory)
+    if has_holders or (found.elsewhere is None and locks.has_server(found.home)):
+        # In use, so it is no copy: a container mounts the project at another path. The server keeps its port.
+        return found
+    return relocate(stored, directory)
+
+
+def _refuse_second_server(cluster: Cluster, *, has_holders: bool) -> None:
+    """Raise if another process may be using the data through a server that this process cannot see.
+
+    In the same namespaces, Postgres itself finds out whether the last server is running. In others, it would take the
+    server for dead, because it cannot see its process, and destroy the data.
+    """
+    here = Namespaces.own()
+    if not cluster.namespaces.differs(here) or not (has_holders or locks.has_server(cluster.home)):
+        return
+    is_elsewhere = cluster.namespaces.boot_id != here.boot_id
+    raise EmbeddedPostgresFailed(
+        f"another process uses {cluster.directory}, and its server runs "
+        f"{'on another machine' if is_elsewhere else 'in another container or network namespace'}, which cannot be "
+        "reached from here; a second server on the same data would destroy it",
+        "stop that process (such as `scheduled-actions dev`) first, or run this command where it runs, or set "
+        "DATABASE_URL",
+    )
 
 
 def probe(cluster: Cluster) -> ServerStatus | None:
@@ -120,14 +177,19 @@ def probe(cluster: Cluster) -> ServerStatus | None:
 
 
 def stop(cluster: Cluster) -> None:
-    """Stop the server, which closes its connections; wait at most `STOP_SECONDS` until it has stopped."""
-    cluster = load(cluster.directory) or cluster  # Another holder may have restarted it on another port.
-    if (answered := probe(cluster)) is None:
+    """Stop the server, which closes its connections; wait at most `STOP_SECONDS` until it has stopped.
+
+    A server in another PID namespace is left to its watchdog, because its process id means nothing here.
+    """
+    # Another holder may have restarted it on another port, or moved the project.
+    cluster = replace(load(cluster.directory) or cluster, directory=cluster.directory)
+    here = Namespaces.own()
+    if replace(cluster.namespaces, net=here.net).differs(here) or (answered := probe(cluster)) is None:
         return
     deadline = time.monotonic() + STOP_SECONDS
     with suppress(ProcessLookupError):
         os.kill(answered.postmaster, signal.SIGINT)
-        while (cluster.data / "postmaster.pid").exists() and time.monotonic() < deadline:
+        while locks.has_server(cluster.home) and time.monotonic() < deadline:
             time.sleep(0.005)
             os.kill(answered.postmaster, 0)
 
@@ -150,20 +212,21 @@ def _started(cluster: Cluster, account: ServerAccount | None, options: Sequence[
     deadline = time.monotonic() + START_SECONDS
     is_second_refusal, log_text = False, ""
     while time.monotonic() < deadline:
-        answered, log_text = _launch(cluster, place / "postgres", account, options)
+        answered, log_text = _launch_once(cluster, place / "postgres", account, options)
         if answered is not None:
             return cluster, answered
         if "could not bind" in log_text:
             cluster = save(replace(cluster, port=free_port()))
         elif 'lock file "postmaster.pid"' in log_text:
-            # Either the process that started the server was killed and the server will soon accept connections, or
-            # the id of a dead server's process now belongs to another process. Shared memory prevents two servers.
+            # The id of a dead server's process now belongs to another process, or a person has started a server on
+            # the data. Shared memory prevents two servers.
             if (answered := probe(cluster)) is not None:
                 return cluster, answered
             if is_second_refusal and is_free(cluster.port):
                 (cluster.data / "postmaster.pid").unlink(missing_ok=True)
             is_second_refusal = True
-        elif "shared memory block" not in log_text:  # Children of a dead server hold the memory for a short time.
+        # Children of a dead server hold the lock and the memory for a short time.
+        elif log_text != _NOT_ENDED and "shared memory block" not in log_text:
             break
         time.sleep(0.1)
     raise EmbeddedPostgresFailed(
@@ -197,19 +260,35 @@ def _initialise(cluster: Cluster, initdb: Path, account: ServerAccount | None) -
         shutil.rmtree(left, ignore_errors=True)
 
 
-def _launch(
+def _launch_once(
     cluster: Cluster, postgres: Path, account: ServerAccount | None, options: Sequence[str]
+) -> tuple[ServerStatus | None, str]:
+    """Start the server as `_launch` does, unless a process of the last server is running; then wait for its answer."""
+    lock = locks.lock_server(cluster.home)
+    if lock is None:
+        # The process that started the server may have been killed before the server accepted connections.
+        return probe(cluster), _NOT_ENDED
+    try:
+        return _launch(cluster, postgres, account, options, lock)
+    finally:
+        os.close(lock)
+
+
+def _launch(
+    cluster: Cluster, postgres: Path, account: ServerAccount | None, options: Sequence[str], server_lock: int
 ) -> tuple[ServerStatus | None, str]:
     """Start the server and wait until it answers or ends; return its status and its log since the start.
 
-    The shell exits immediately, so that the server is not a child of this process. The server has its own session, so
-    that the terminal's Ctrl-C does not reach it.
+    The shell exits immediately, so that the watchdog and the server are not children of this process. They have their
+    own session, so that the terminal's Ctrl-C does not reach them.
     """
+    watched = locks.open_unlocked(cluster.directory)
     command: list[str | Path] = [
         "/bin/sh",
         "-c",
         '"$@" &',
         "sh",
+        *_watchdog(watched, account),
         postgres,
         "-D",
         cluster.data,
@@ -219,11 +298,16 @@ def _launch(
     ]
     alive, inherited = os.pipe()  # The reading end reports a hangup when the last process of the server has ended.
     with os.fdopen(alive, "rb"):
-        with os.fdopen(inherited, "wb"), open(cluster.log, "ab", opener=open_private) as log:
-            if log.tell() > _LOG_BYTES:
-                log.truncate(0)
-            before = log.seek(0, os.SEEK_END)
-            run_program(command, account, stdout=log, stderr=log, pass_fds=[inherited], start_new_session=True)
+        try:
+            with os.fdopen(inherited, "wb"), open(cluster.log, "ab", opener=open_private) as log:
+                if log.tell() > _LOG_BYTES:
+                    log.truncate(0)
+                before = log.seek(0, os.SEEK_END)
+                kept = [inherited, server_lock, *watched]
+                run_program(command, None, stdout=log, stderr=log, pass_fds=kept, start_new_session=True)
+        finally:
+            for lock in watched:
+                os.close(lock)
         deadline = time.monotonic() + START_SECONDS
         ended = select.poll()
         ended.register(alive)
@@ -231,6 +315,15 @@ def _launch(
         while answered is None and not ended.poll(10) and time.monotonic() < deadline:
             answered = probe(cluster)
     return answered, cluster.log.read_bytes()[before:].decode(errors="replace")
+
+
+def _watchdog(watched: Sequence[int], account: ServerAccount | None) -> list[str]:
+    """Return the program that runs the server, and its arguments; empty if this process may not run Python."""
+    # The watchdog, unlike the server, runs as this user: the account may not be able to reach Python.
+    if account is None and not os.access(sys.executable, os.X_OK):  # This process has changed its user.
+        return []
+    ids = ("", "") if account is None else map(str, account)
+    return [sys.executable, "-IS", watchdog.__file__, *map(str, watched), *ids]
 
 
 def _last_lines(text: str) -> str:
