@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from scheduled_actions.core.config import load
+from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.runtime import current
 
 _CONFIG = load(None, os.environ)
@@ -51,7 +52,11 @@ def on_starting(_server: Any) -> None:  # noqa: ANN401 - gunicorn's own
         return
     from scheduled_actions.database import embedded as local_postgres  # noqa: PLC0415 - only where there is no DATABASE_URL
 
-    _HELD.append(local_postgres.attach(_CONFIG.project / ".scheduled_actions"))
+    directory = _CONFIG.project / ".scheduled_actions"
+    try:
+        _HELD.append(local_postgres.attach(directory, may_create=_CONFIG.may_create_database))
+    except ScheduledActionsError as error:
+        raise SystemExit(f"error: {error}") from error
 
 
 def post_fork(_server: Any, _worker: Any) -> None:  # noqa: ANN401 - gunicorn's own

@@ -105,10 +105,14 @@ class Runtime:
     Args:
         config: Settings and secrets.
         registry: Handlers; None: the project's generated registry.
+        may_create_database: Create an embedded database if there is none, even if the settings do not ask for it.
     """
 
-    def __init__(self, config: configuration.Config, *, registry: Registry | None = None) -> None:
+    def __init__(
+        self, config: configuration.Config, *, registry: Registry | None = None, may_create_database: bool = False
+    ) -> None:
         self.config = config
+        self._may_create_database = may_create_database or config.may_create_database
         self._given_registry = registry
         self._local: LocalPostgres | None = None
         self._lock = threading.Lock()
@@ -381,8 +385,8 @@ class Runtime:
         """Return the data source name: `DATABASE_URL`, or that of the embedded Postgres, which is started if necessary.
 
         Raises:
-            NotConfigured: `DATABASE_URL` is unset where an embedded database would be a mistake: in production, or in a
-                directory that is not a project.
+            NotConfigured: `DATABASE_URL` is unset where an embedded database would be a mistake: in production, in a
+                directory that is not a project, or where none exists and none was asked for.
             EmbeddedPostgresFailed: The embedded Postgres cannot be found or started.
         """
         if url := self.config.database_url.reveal():
@@ -403,8 +407,20 @@ class Runtime:
             )
         with self._lock:
             if self._local is None:
-                self._local = _imported("database.embedded:attach")(project / ".scheduled_actions")
+                self._local = _imported("database.embedded:attach")(
+                    project / ".scheduled_actions", may_create=self._may_create_database
+                )
             return self._local.dsn
+
+    def restart_embedded(self) -> bool:
+        """Start the embedded Postgres again if it is used and has ended; return whether it had.
+
+        Raises:
+            EmbeddedPostgresFailed: It could not be started.
+            NotConfigured: Its data was deleted.
+        """
+        with self._lock:
+            return self._local is not None and self._local.restart_if_ended()
 
     def close(self) -> None:
         """Stop the threads, close the connections and release the embedded Postgres, which stops with its last user."""

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from types import FrameType
 
 import click
 
@@ -53,6 +54,8 @@ _FOREIGN_VARIABLES = ("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "VERCEL", "S
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Interval of the checks for changed handlers and for the end of the server; shorter than it takes to type a command.
 _POLL_SECONDS = 0.25
+#: Minimum interval of attempts to start the embedded Postgres again.
+_RESTART_SECONDS = 5.0
 #: Time after which `dev` reports that the server is still stopping.
 _QUIET_SECONDS = 2.0
 #: Time that a server may need to stop, in addition to the longest tick.
@@ -74,7 +77,7 @@ def serve(directory: Path, *, port: int, shows_log: bool) -> None:
     """
     with (
         suppress(KeyboardInterrupt),
-        _stops_are_interrupts(),
+        _first_stop_is_interrupt(),
         local_project.running(directory, port=port, environ=os.environ, shows_log=shows_log) as running,
         _offered(running),
     ):
@@ -123,11 +126,27 @@ def _mail_line(project: local_project.LocalProject) -> str:
     return "not caught: pip install 'scheduled-actions[local]', or set host under [email]"
 
 
-def _stops_are_interrupts() -> AbstractContextManager[None]:
+def _first_stop_is_interrupt() -> AbstractContextManager[None]:
+    """Make the first stop signal of the block raise KeyboardInterrupt, and ignore the later ones.
+
+    One stop often arrives as several signals: to all processes of the terminal, and forwarded by make. A second
+    exception would interrupt the code that stops the server and the database because of the first one.
+    """
     # `nohup` makes this process ignore SIGHUP, which stays ignored. A shell makes a process that it starts with `&`
     # ignore SIGINT, which must stop the server nevertheless.
     stops = [one for one in _STOPS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
-    return signals_handled(dict.fromkeys(stops, signal.default_int_handler))
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in stops:
+            # Not SIG_IGN: Python reports a signal that has arrived, but whose handler is replaced by SIG_IGN.
+            signal.signal(number, _ignore)
+        raise KeyboardInterrupt
+
+    return signals_handled(dict.fromkeys(stops, interrupt))
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Handle a signal by doing nothing."""
 
 
 def _greeting(project: local_project.LocalProject, *, shows_log: bool) -> str:
@@ -203,7 +222,7 @@ def _log(text: str) -> None:
 
 
 def _ping_every_minute(project: local_project.LocalProject) -> None:
-    last_problem, seen = None, project.fingerprint()
+    last_problem, seen, restarts = None, project.fingerprint(), _Restarts(project)
     while True:
         pong = project.ping()
         text = pong.problem or local_cron.summary(pong.body)
@@ -216,9 +235,35 @@ def _ping_every_minute(project: local_project.LocalProject) -> None:
             time.sleep(min(_POLL_SECONDS, max(0.0, next_at - time.time())))
             if not project.server.is_running:
                 raise LocalServerFailed("ended unexpectedly", f"end of its log:\n{project.server.log_tail()}")
+            restarts.restart_if_ended()
             seen, before = project.fingerprint(), seen
             if seen != before:
                 _reload(project)
+
+
+class _Restarts:
+    """Starts the embedded Postgres again when it has ended: it was stopped, or the system was out of memory."""
+
+    def __init__(self, project: local_project.LocalProject) -> None:
+        self._project = project
+        self._next_at = 0.0
+        self._last_problem: str | None = None
+
+    def restart_if_ended(self) -> None:
+        """Start the embedded Postgres if it has ended and the last attempt was some seconds ago; print the result."""
+        if time.monotonic() < self._next_at:
+            return
+        try:
+            if not self._project.runtime.restart_embedded():
+                self._last_problem = None
+                return
+            _log("the embedded Postgres had ended and was started again, with its data")
+        except ScheduledActionsError as error:
+            # A lasting problem is printed once.
+            if self._last_problem != str(error):
+                _log(f"the embedded Postgres has ended and could not be started again\n  {error}")
+            self._last_problem = str(error)
+        self._next_at = time.monotonic() + _RESTART_SECONDS
 
 
 def _reload(project: local_project.LocalProject) -> None:
@@ -233,13 +278,10 @@ def _reload(project: local_project.LocalProject) -> None:
 
 def _stop(project: local_project.LocalProject) -> None:
     server = project.server
-    # One stop often arrives as two signals: to all processes of the terminal, and forwarded by make.
-    for number in _STOPS:
-        signal.signal(number, signal.SIG_IGN)
     server.process.terminate()
     if not server.wait(_QUIET_SECONDS):
         click.echo("Stopping: waiting for running handlers. Press Ctrl-C again to stop immediately.")
-        with suppress(KeyboardInterrupt), _stops_are_interrupts():
+        with suppress(KeyboardInterrupt), _first_stop_is_interrupt():
             server.wait(project.config.settings.max_duration_seconds + _STOP_MARGIN_SECONDS)
     if server.is_running:
         click.echo("Stopped immediately: interrupted actions return to pending when their leases expire.")
@@ -253,9 +295,8 @@ def play() -> None:
         Failure: A check failed.
         ScheduledActionsError: The temporary project cannot be run.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     report = Report()
-    with _temporary_directory() as directory:
+    with _first_stop_is_interrupt(), _temporary_directory() as directory:
         endpoints = {
             name: f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}" for name in (WAREHOUSE, ACCOUNTS)
         }

@@ -102,7 +102,7 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
         if generated:
             configuration = config.load(project, environment.load(project, environ))
         _check_cron_secret(configuration)
-        runtime = Runtime(configuration, registry=registry_build.load(project))
+        runtime = Runtime(configuration, registry=registry_build.load(project), may_create_database=True)
         stack.callback(runtime.close)
         with runtime.database.connection(UNLIMITED) as connection:
             migrate(connection)

@@ -14,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
+import psycopg
 import pytest
 from click.testing import CliRunner
 
@@ -25,7 +26,7 @@ from scheduled_actions.core import config
 from scheduled_actions.database import embedded as local_postgres
 from scheduled_actions.local import environment
 from scheduled_actions.runtime import Runtime
-from tests.faults.serving import has_ended, wait_until
+from tests.faults.serving import has_ended, processes_of, wait_until
 
 HANDLER = """
 import os, time
@@ -128,7 +129,7 @@ def test_a_failed_env_command_is_a_one_line_error(project):
 class Dev:
     """`scheduled-actions dev` as a process, and its output."""
 
-    def __init__(self, project, **environ):
+    def __init__(self, project, *, waits=True, **environ):
         outer = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULED_ACTIONS_")}
         self.project = project
         self.printed = ""
@@ -139,9 +140,13 @@ class Dev:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,  # So that a test can signal the process group.
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+        self.processes = [self.process.pid]
+        if not waits:
+            return
         self.wait_for("/cron/process\n")
         self.port = int(re.search(r"http://127\.0\.0\.1:(\d+)", self.printed)[1])
         self.processes = [self.process.pid, *self.descendants()]
@@ -188,8 +193,8 @@ def start():
     """Return a function that starts `dev`; all of its processes are killed after the test."""
     started = []
 
-    def start(project, **environ):
-        started.append(Dev(project, **environ))
+    def start(project, **options):
+        started.append(Dev(project, **options))
         return started[-1]
 
     yield start
@@ -232,6 +237,120 @@ def test_dev_creates_secrets_and_a_database_and_a_signal_stops_every_process(own
     assert "(generated CRON_SECRET" in dev.printed
     secrets = config.load(own_postgres, environment.load(own_postgres, {}))
     assert secrets.cron_secret.reveal() not in dev.printed
+
+
+INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+#: Signals, each with the seconds until the next one.
+RUNNING = [
+    *[[(TERM, 0), (INT, 0)], [(TERM, 0), (TERM, 0)], [(INT, 0), (TERM, 0)]] * 4,
+    [(TERM, 0.002), (TERM, 0.02), (INT, 0.2), (TERM, 0)],
+    [(INT, 0.1), (INT, 0.1), (INT, 0)],
+    [(HUP, 0.01), (TERM, 0.4), (INT, 0.1), (HUP, 0)],
+]
+
+
+def send(dev, signals):
+    """Send the signals with pauses, some to the process and some to its group."""
+    for turn, (number, pause) in enumerate(signals):
+        with suppress(ProcessLookupError):
+            (os.killpg if turn % 2 else os.kill)(dev.process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            dev.process.wait(timeout=pause)
+
+
+def assert_no_process_remains(dev, project):
+    dev.process.wait(timeout=30)
+    wait_until(lambda: not processes_of(project), within=15, what=f"all processes end: {processes_of(project)}")
+
+
+@pytest.mark.slow
+def test_no_number_of_stop_signals_leaves_a_process_running(own_postgres, start):
+    for turn, signals in enumerate(RUNNING):
+        dev = start(own_postgres)
+        if turn % 4:
+            dev.request("/healthz")  # By then, the first ping has been answered, too.
+
+        send(dev, signals)
+
+        assert_no_process_remains(dev, own_postgres)
+        assert "Traceback" not in dev.printed, f"{signals}: {dev.printed}"
+
+
+@pytest.mark.slow
+def test_stop_signals_during_the_start_leave_no_process_running(own_postgres, start):
+    """Each round waits a little longer, until the project has started."""
+    for turn in range(12):
+        dev = start(own_postgres, waits=False)
+        with suppress(subprocess.TimeoutExpired):
+            dev.process.wait(timeout=0.3 + turn * 0.25)
+
+        send(dev, [(TERM, 0.003 * turn), (INT, 0.01), (TERM, 0)])
+
+        assert_no_process_remains(dev, own_postgres)
+
+
+@pytest.mark.slow
+def test_a_second_signal_stops_a_long_wait_for_handlers_and_the_database(own_postgres, start):
+    dev = start(own_postgres, SCHEDULED_ACTIONS_DEFAULT_TIMEOUT_SECONDS="30")
+    scheduled = [sys.executable, "-m", "scheduled_actions.cli", "schedule", "test:work", "--payload"]
+    subprocess.run([*scheduled, '{"seconds": 25}'], cwd=own_postgres, check=True, capture_output=True)
+    threading.Thread(target=_ping_until_the_end, args=[dev, dev.printed_secret()], daemon=True).start()
+    dsn = local_postgres.dsn_if_running(own_postgres / ".scheduled_actions")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        wait_until(lambda: _statuses(connection) == ["processing"], within=10, what="the handler is running")
+
+    dev.process.send_signal(INT)
+    dev.wait_for("Press Ctrl-C again to stop immediately")
+    send(dev, [(INT, 0), (TERM, 0)])
+
+    dev.wait_for("Stopped immediately")
+    assert_no_process_remains(dev, own_postgres)
+
+
+def _ping_until_the_end(dev, secret):
+    with suppress(OSError, http.client.HTTPException):
+        dev.request("/cron/process", secret)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("is_port_taken", [False, True], ids=["same port", "other port"])
+def test_a_database_that_ends_is_started_again_with_its_data(own_postgres, start, number, is_port_taken):
+    dev = start(own_postgres)
+    directory = own_postgres / ".scheduled_actions"
+    secret = dev.printed_secret()
+    schedule = [sys.executable, "-m", "scheduled_actions.cli", "schedule", "test:work", "--payload", "{}"]
+    subprocess.run(schedule, cwd=own_postgres, check=True, capture_output=True)
+    before = local_postgres.dsn_if_running(directory)
+    with psycopg.connect(before) as connection:
+        pid = connection.execute("select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::integer").fetchone()[0]
+
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        os.kill(pid, number)
+        if is_port_taken:
+            wait_until(lambda: _is_bound(other, before), within=10, what="the port is free")
+            other.listen()
+        dev.wait_for("the embedded Postgres had ended and was started again")
+    after = local_postgres.dsn_if_running(directory)
+    subprocess.run(schedule, cwd=own_postgres, check=True, capture_output=True)
+
+    def are_done():
+        status, _ = dev.request("/cron/process", secret)
+        with psycopg.connect(after, autocommit=True) as connection:
+            return status == 200 and _statuses(connection) == ["completed"] * 2
+
+    wait_until(are_done, within=15, what="the actions before and after have completed")
+    assert (after == before) is not is_port_taken
+    assert dev.stop(INT) == 0
+    assert_no_process_remains(dev, own_postgres)
+
+
+def _is_bound(listening, dsn):
+    with suppress(OSError):
+        listening.bind(("127.0.0.1", int(psycopg.conninfo.conninfo_to_dict(dsn)["port"])))
+        return True
+    return False
 
 
 @pytest.mark.slow

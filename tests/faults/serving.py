@@ -15,11 +15,11 @@ import time
 from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 CRON_SECRET = "a cron secret of the fault tests"
 #: How long a client waits after a ping that found no work or no server.
@@ -154,6 +154,18 @@ def has_ended(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+def processes_of(project: Path) -> dict[int, str]:
+    """Return the arguments of the processes that work in the project or name it, by process id."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            arguments = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            # The working directory of another user's process may be hidden.
+            if f"{project}/" in arguments or (process / "cwd").readlink() == project:
+                found[int(process.name)] = arguments
+    return found
 
 
 @dataclass(eq=False)

@@ -19,7 +19,11 @@ from scheduled_actions.core.secret import Secret
 PREFIX = "SCHEDULED_ACTIONS_"
 TOML_NAME = "scheduled_actions.toml"
 #: Environment variables with the prefix that are not settings.
-_NOT_SETTINGS = frozenset({"PROJECT", "ENV", "ENV_COMMAND", "ENCRYPTION_KEY", "HEARTBEAT_URL", "TEST_DATABASE_URL"})
+_NOT_SETTINGS = frozenset(
+    {"PROJECT", "ENV", "ENV_COMMAND", "EMBEDDED", "ENCRYPTION_KEY", "HEARTBEAT_URL", "TEST_DATABASE_URL"}
+)
+#: Variable that permits creating an embedded database wherever one is needed.
+_EMBEDDED = f"{PREFIX}EMBEDDED"
 #: Values of `SCHEDULED_ACTIONS_ENV`; only `production` has an effect.
 _ENVIRONMENTS = ("production", "development", "test")
 #: Minimum similarity of a suggested environment; low, so that it finds `production` for `prod`.
@@ -217,6 +221,11 @@ class Config:
         return bool(self.environ.get("VERCEL")) or self.environ.get(f"{PREFIX}ENV", "") == "production"
 
     @property
+    def may_create_database(self) -> bool:
+        """Whether an embedded database may be created although no command for development was run."""
+        return self.environ.get(_EMBEDDED) == "1"
+
+    @property
     def encryption_keys(self) -> tuple[str, ...]:
         """The keys of stored secrets: the first encrypts, all decrypt. Empty if not configured."""
         return tuple(
@@ -246,12 +255,14 @@ def load(project: Path | None, environ: Mapping[str, str]) -> Config:
 
     Raises:
         ConfigInvalid: The project is not a directory, `scheduled_actions.toml` cannot be read or is not valid TOML, or
-            a setting or `SCHEDULED_ACTIONS_ENV` is unknown, missing or invalid. A missing file is not an error.
+            a setting or variable is unknown, missing or invalid. A missing file is not an error.
     """
     project = (project or Path(environ.get(f"{PREFIX}PROJECT") or ".")).resolve()
     if not project.is_dir():
         raise ConfigInvalid(f"{PREFIX}PROJECT", str(project), "must be a directory", "environment")
     _check_environment_name(environ.get(f"{PREFIX}ENV", ""))
+    if environ.get(_EMBEDDED, "") not in {"", "0", "1"}:
+        raise ConfigInvalid(_EMBEDDED, environ[_EMBEDDED], "must be 0 or 1", "environment")
     values = _read_toml(project / TOML_NAME)
     _apply_environment(values, environ)
     return Config(
