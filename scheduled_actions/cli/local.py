@@ -18,6 +18,8 @@ from scheduled_actions.cli.group import Failure
 from scheduled_actions.cli.output import signals_handled
 from scheduled_actions.cli.parameters import WholeNumber
 from scheduled_actions.cli.project import Project, pass_project
+from scheduled_actions.core import config
+from scheduled_actions.core.errors import ScheduledActionsError
 
 if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
@@ -25,17 +27,24 @@ if TYPE_CHECKING:
 # Imports are inside functions, so that help needs no database driver.
 # ruff: noqa: PLC0415
 
+#: The directory of a project's embedded Postgres.
+EMBEDDED = ".scheduled_actions"
+
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Add the missing files to a directory that is not empty.")
 def init(directory: Path, *, force: bool) -> None:
-    """Create a new project in DIRECTORY: example handlers, settings, secrets, and deployment files."""
+    """Create a new project in DIRECTORY: example handlers, settings, secrets, and deployment files.
+
+    Unless DATABASE_URL is set, a database for development is created as well, if a Postgres is installed.
+    """
     from scheduled_actions.local import project_template
 
     written = project_template.write(directory, into_existing=force)
     files = [f"  new   {name}" for name in written.new]
     files += [f"  kept  {name} (already existed)" for name in written.kept]
+    files += _create_database(written.directory)
     enter = [] if written.directory == Path.cwd() else [f"  cd {os.path.relpath(written.directory)}"]
     click.echo(
         "\n".join(
@@ -49,6 +58,24 @@ def init(directory: Path, *, force: bool) -> None:
     )
 
 
+def _create_database(directory: Path) -> list[str]:
+    """Create the embedded database of a new project unless it has a database; return lines that report it."""
+    from scheduled_actions.database import embedded
+    from scheduled_actions.local import environment
+
+    if environment.uses_command(os.environ):
+        return []  # The program may need a person, and may return a DATABASE_URL.
+    home = directory / EMBEDDED
+    try:
+        configuration = config.load(directory, environment.load(directory))
+        if configuration.database_url.reveal() or configuration.is_production or embedded.is_created(home):
+            return []
+        embedded.attach(home).close()
+    except ScheduledActionsError as error:
+        return [f"\nNo database was created: {error}"]
+    return [f"  new   {EMBEDDED}/ (a database for development)"]
+
+
 @click.command()
 @click.option(
     "--port",
@@ -59,12 +86,68 @@ def init(directory: Path, *, force: bool) -> None:
     help="Port on 127.0.0.1; 0 chooses a free port. [env: PORT]",
 )
 @click.option("--logs", is_flag=True, help="Print the server's log here instead of writing it to a file.")
+@click.option("--purge", is_flag=True, help="Serve nothing; delete the project's embedded Postgres and all its data.")
+@click.option("--strays", is_flag=True, help="With --purge: delete those of deleted projects of root instead.")
+@click.option("--yes", is_flag=True, help="With --purge: do not ask for confirmation.")
 @pass_project
-def dev(project: Project, port: int, *, logs: bool) -> None:
+def dev(project: Project, port: int, *, logs: bool, purge: bool, strays: bool, yes: bool) -> None:
     """Serve the project on this machine and ping it every minute, with its own Postgres unless DATABASE_URL is set."""
+    if (strays or yes) and not purge:
+        raise click.UsageError("--strays and --yes require --purge")
+    if purge:
+        _purge_strays(is_confirmed=yes) if strays else _purge(project, is_confirmed=yes)
+        return
     from scheduled_actions.cli.running import serve
 
     serve(project.directory, port=port, shows_log=logs)
+
+
+def _purge(project: Project, *, is_confirmed: bool) -> None:
+    from scheduled_actions.database import embedded
+    from scheduled_actions.database.embedded.cluster import load
+
+    if project.config.database_url.reveal():
+        raise Failure(
+            "DATABASE_URL is set, so the project does not use an embedded Postgres; unset it to delete the embedded one"
+        )
+    directory = project.directory / EMBEDDED
+    stored = load(directory)
+    if stored is None:
+        click.echo(f"{directory} contains no Postgres; nothing was deleted")
+        return
+    if stored.directory != directory:
+        raise Failure(
+            f"{directory} was moved or copied, and its data may belong to {stored.directory}: run `scheduled-actions "
+            "dev` here once, then repeat the command"
+        )
+    in_use = Failure(f"{directory} is in use: stop `scheduled-actions dev` and other processes of the project first")
+    if embedded.is_in_use(directory):
+        raise in_use
+    places = " and ".join(map(str, dict.fromkeys([stored.home, directory])))
+    if not is_confirmed:
+        click.confirm(f"Delete {places}, with the project's database?", abort=True, err=True)
+    if not embedded.remove(directory):
+        raise in_use
+    click.echo(f"deleted {places}")
+
+
+def _purge_strays(*, is_confirmed: bool) -> None:
+    from scheduled_actions.database.embedded import strays
+
+    found = strays.find()
+    if not found:
+        click.echo("no database of a deleted project was found; nothing was deleted")
+        return
+    if not is_confirmed:
+        listing = "\n".join(f"  {one.home} (of {one.directory})" for one in found)
+        click.confirm(
+            "The projects of these databases no longer exist. A project that was moved and has not run since, or that\n"
+            f"is on a disk that is not mounted, is listed as well.\n{listing}\nDelete the databases?",
+            abort=True,
+            err=True,
+        )
+    for one in found:
+        click.echo(f"deleted {one.home}" if strays.remove(one) else f"kept {one.home}, which is in use")
 
 
 @click.command()

@@ -26,7 +26,9 @@ SHARED = ["registry_build.py", "scheduled_actions.toml", "gunicorn.conf.py", ".e
 
 
 def init(*arguments):
-    return CliRunner().invoke(main, ["init", *map(str, arguments)])
+    """Run `init` where no database is created; `test_embedded_database.py` has the tests of that."""
+    environ = {"DATABASE_URL": "postgresql://not-used.invalid/db"}
+    return CliRunner().invoke(main, ["init", *map(str, arguments)], env=environ)
 
 
 @pytest.fixture

@@ -81,6 +81,7 @@ def diagnose(parts: Installation, *, patience_seconds: float = PATIENCE_SECONDS)
         registry(config.project),
         *_handlers(parts),
         *_ask_database(parts, _whole_database, patience_seconds=patience_seconds),
+        *_stray_databases(config),
     ]
 
 
@@ -266,6 +267,15 @@ def _work(connection: Connection, *, is_missing: bool) -> Iterator[Check]:
         endpoints=endpoints,
         cycles=list(cycles_among_waiting(connection, most=_CYCLES_MOST)),
     )
+
+
+def _stray_databases(config: Config) -> Iterator[Check]:
+    from scheduled_actions.database.embedded import strays  # noqa: PLC0415 - readiness does without
+
+    # A deployment with a database of its own does not care about data for development.
+    found = () if config.database_url.reveal() else strays.find()
+    if found:
+        yield database_rules.stray_databases([(str(one.home), str(one.directory.parent)) for one in found])
 
 
 def _stored_secrets(parts: Installation, connection: Connection) -> Iterator[Check]:

@@ -235,3 +235,12 @@ def test_a_check_has_four_fields_in_json():
 )
 def test_a_duration_is_written_in_the_largest_unit_with_at_least_two(span, words):
     assert in_words(span) == words
+
+
+def test_databases_of_deleted_projects_are_listed_up_to_a_limit():
+    check = database_rules.stray_databases([(f"/data/{number}", f"/shop/{number}") for number in range(7)])
+
+    assert check.level is WARNING
+    assert check.detail.startswith("7 embedded databases of deleted projects: /data/0 (of /shop/0), ")
+    assert check.detail.endswith("/data/4 (of /shop/4) and 2 more")
+    assert "dev --purge --strays" in check.remedy

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from scheduled_actions.core.errors import SchemaShadowed, SchemaUnreleased
-from scheduled_actions.core.messages import counted
+from scheduled_actions.core.messages import counted, listed
 from scheduled_actions.operations.doctor.rules import FAULT, WARNING, Check, first_problem, in_words
 
 #: Supported major versions of PostgreSQL.
@@ -15,6 +15,8 @@ OLDEST_SERVER, NEWEST_SERVER = 14, 18
 CLOCK_WARNING, CLOCK_FAULT = timedelta(seconds=2), timedelta(minutes=5)
 #: An older transaction keeps vacuum from removing dead rows.
 OLD_TRANSACTION = timedelta(minutes=5)
+#: Maximum number of listed databases of deleted projects.
+_STRAYS_MOST = 5
 _MIGRATE = "run `scheduled-actions migrate`"
 
 
@@ -246,4 +248,19 @@ def stored_secrets(endpoints: int, *, problem: str | None) -> Check:
             ),
         ),
         ok=f"{count}, secrets can be decrypted",
+    )
+
+
+def stray_databases(found: Sequence[tuple[str, str]]) -> Check:
+    """Return a warning for embedded databases of deleted projects.
+
+    Args:
+        found: The directory of each one, and that of its project; at least one.
+    """
+    shown = listed([f"{home} (of {project})" for home, project in found], most=_STRAYS_MOST)
+    return Check(
+        "stray_databases",
+        WARNING,
+        f"{counted(len(found), 'embedded database')} of deleted projects: {shown}",
+        "delete the data with `scheduled-actions dev --purge --strays`",
     )
