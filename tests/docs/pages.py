@@ -92,7 +92,7 @@ def _parts(page: str, text: str) -> Iterator[Block]:
         line = text.count("\n", 0, part.start()) + 1
         comment = part["comment"]
         if comment is not None and (hidden := re.match(r"hidden (\w+)\n(.*)", comment, re.DOTALL)):
-            language, content = hidden[1], f"{hidden[2]}\n"
+            language, content = hidden[1], dedent(f"{hidden[2]}\n")
             if language == "python":
                 setup += content
                 continue

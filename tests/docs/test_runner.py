@@ -57,6 +57,12 @@ def test_a_block_within_a_list_is_dedented():
     assert block.text == "a\n  b\n"
 
 
+def test_a_hidden_block_within_a_list_is_dedented():
+    (block,) = read("1. Do", "", "   <!-- hidden sh", "   a", "     b", "   -->")
+
+    assert block.text == "a\n  b\n"
+
+
 def test_a_first_line_with_a_path_makes_a_file():
     (block,) = read(fence("python", "# handlers/orders.py", "x = 1"))
 
