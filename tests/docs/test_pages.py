@@ -124,8 +124,10 @@ class Reader:
         if block.file:
             path = self.shell_directory() / block.file
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a" if path.suffix == ".toml" else "w", encoding="utf-8") as file:
-                file.write(block.text)
+            if path.suffix == ".toml":
+                self.add_settings(path, block.text)
+            else:
+                path.write_text(block.text, encoding="utf-8")
             return
         match block.language:
             case "sh":
@@ -137,12 +139,18 @@ class Reader:
                     block, f"scheduled-actions psql -v ON_ERROR_STOP=1 <<'END_OF_BLOCK'\n{block.text}END_OF_BLOCK\n"
                 )
             case "toml":
-                with (self.shell_directory() / "scheduled_actions.toml").open("a", encoding="utf-8") as file:
-                    file.write(f"\n{block.text}")
+                self.add_settings(self.shell_directory() / "scheduled_actions.toml", block.text)
             case "json":
                 json.loads(block.text)
             case "yaml":
                 list(yaml.safe_load_all(block.text))
+
+    @staticmethod
+    def add_settings(path: Path, text: str) -> None:
+        """Add sections at the end of the file, settings without a section at its top."""
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        is_section = any(line.startswith("[") for line in text.splitlines())
+        path.write_text(f"{before}\n{text}" if is_section else f"{text}\n{before}", encoding="utf-8")
 
     def shell_directory(self) -> Path:
         return Path(self.shell.run("pwd").output.strip())

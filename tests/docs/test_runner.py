@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
 from tests.docs import pages
 from tests.docs.installations import environ
 from tests.docs.shell import Shell
+from tests.docs.test_pages import Reader
 
 
 def read(*parts):
@@ -78,6 +81,18 @@ def test_a_first_line_with_a_path_makes_a_file():
 def test_what_the_runner_would_not_understand_is_an_error(text):
     with pytest.raises(pages.PageInvalid):
         read(text)
+
+
+def test_sections_are_added_at_the_end_of_the_settings_and_other_settings_at_the_top(tmp_path):
+    settings = tmp_path / "scheduled_actions.toml"
+    settings.write_text("[retry]\nbase_seconds = 1\n")
+
+    Reader.add_settings(settings, "linger_seconds = 5\n")
+    Reader.add_settings(settings, "[queries.a]\nsql = 'select 1'\n")
+
+    assert tomllib.loads(settings.read_text()) == {
+        "linger_seconds": 5, "retry": {"base_seconds": 1}, "queries": {"a": {"sql": "select 1"}},
+    }  # fmt: skip
 
 
 SHOWN_AND_PRINTED = [
