@@ -8,20 +8,22 @@ A comment applies to the next block. Readers see none of them.
     <!-- repeat -->                it is run again until it prints what the page shows
     <!-- file: PATH -->            it is the content of a file of the project, not a program
     <!-- in the clone -->          it is run in the clone of the repository
+    <!-- in the background -->     a command in the background has printed it, after what earlier blocks have shown
     <!-- clock: 2026-11-02 -->     the database's clock is set to that day
     <!-- hidden LANGUAGE           a block that only the tests see; a hidden `python` block is put in front of the next
     …                              visible one, any other is run by itself
     -->
 
-A block in the language `text` or `json` that follows a command is its output. `…` stands for any text within a line, and
-alone on a line for any number of lines; runs of blanks are equal to one blank.
+A block in the language `text` or `json` that follows a command is its output; for a command in the background, a part
+of it. `…` stands for any text within a line, and alone on a line for any number of lines; runs of blanks are equal to
+one blank.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +38,7 @@ _PART = re.compile(
     r"<!-- (?P<comment>.*?)\s*-->|^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$",
     re.DOTALL | re.MULTILINE,
 )
-_MARKS = re.compile(r"(not run|background|file|clock): (.+)|(fails|repeat|in the clone)", re.DOTALL)
+_MARKS = re.compile(r"(not run|background|file|clock): (.+)|(fails|repeat|in the clone|in the background)", re.DOTALL)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +81,8 @@ def read(page: str, text: str) -> list[Block]:
     blocks: list[Block] = []
     for block in _parts(page, text):
         before = blocks[-1] if blocks else None
-        if block.language in {"text", "json"} and not block.file and before and before.is_command and not before.output:
+        is_output = block.language in {"text", "json"} and not block.file and "in the background" not in block.marks
+        if is_output and before and before.is_command and not before.output:
             before.output = block
         blocks.append(block)
     return blocks
@@ -133,6 +136,12 @@ def difference(shown: Block, printed: str) -> str | None:
         if may_skip or not any(lines[at:])
         else f"the page does not show the line {next(filter(None, lines[at:]))!r}"
     )
+
+
+def is_part_of(printed: str, shown: Block) -> bool:
+    """Return whether a command has printed the lines of the page, next to others."""
+    part = replace(shown, text=f"…\n{shown.text}…\n") if shown.language == "text" else shown
+    return difference(part, printed) is None
 
 
 def _normalised(line: str) -> str:

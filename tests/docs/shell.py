@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 #: Longest time of a block: some install packages.
 BLOCK_SECONDS = 240
-#: Longest time until a command in the background has printed its text, and until it has ended after SIGTERM.
-START_SECONDS, STOP_SECONDS = 60, 40
+#: Longest time until a command in the background has printed its text (`make run` installs first), and until it has
+#: ended after SIGTERM.
+START_SECONDS, STOP_SECONDS = BLOCK_SECONDS, 40
 
 
 class Ran(NamedTuple):
@@ -39,6 +40,8 @@ class Shell:
         self._scratch = scratch
         self._count = 0
         self._background: list[tuple[int, Path]] = []
+        #: How much of each log the page has shown.
+        self._shown: dict[Path, int] = {}
         self._bash = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
             cwd=directory,
@@ -94,6 +97,15 @@ class Shell:
             assert is_alive, f"the command in the background ended:\n{printed}"
             assert time.monotonic() < deadline, f"the command in the background did not print {until!r}:\n{printed}"
             time.sleep(0.05)
+
+    def background_shows(self, is_shown: Callable[[str], bool]) -> bool:
+        """Return whether a command in the background has printed what the page shows, after what it showed before."""
+        for _, log in self._background:
+            printed = log.read_text(encoding="utf-8", errors="replace")
+            if is_shown(printed[self._shown.get(log, 0) :]):
+                self._shown[log] = len(printed)
+                return True
+        return False
 
     def background_output(self) -> str:
         """Return what the commands in the background have printed, for the report of a failure."""

@@ -140,6 +140,8 @@ class Reader:
                 )
             case "toml":
                 self.add_settings(self.shell_directory() / "scheduled_actions.toml", block.text)
+            case "text" | "json" if "in the background" in block.marks:
+                self._see_in_background(block)
             case "json":
                 json.loads(block.text)
             case "yaml":
@@ -170,6 +172,8 @@ class Reader:
             text = f"cd {self.clone}\n{text}"
         if until := block.marks.get("background"):
             self.shell.start(f"cd {self.shell_directory()}\n{text}", until)
+            if block.output is not None:
+                self._see_in_background(block.output)
             return
         deadline = time.monotonic() + (REPEAT_SECONDS if "repeat" in block.marks else 0)
         while problem := self._problem(block, text):
@@ -177,6 +181,13 @@ class Reader:
                 f"{block}: {problem}\nIn the background:\n{self.shell.background_output()}"
             )
             time.sleep(0.3)
+
+    def _see_in_background(self, shown: Block) -> None:
+        deadline = time.monotonic() + REPEAT_SECONDS
+        while not self.shell.background_shows(lambda printed: pages.is_part_of(printed, shown)):
+            printed = self.shell.background_output()
+            assert time.monotonic() < deadline, f"{shown}: no command in the background has printed this:\n{printed}"
+            time.sleep(0.1)
 
     def _problem(self, block: Block, text: str) -> str | None:
         ran = self.shell.run(text)
@@ -201,11 +212,10 @@ def test_every_command_of_a_how_to_page_runs(page, installed, installations, pla
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
-def test_every_command_of_a_first_page_runs_in_an_empty_directory(page, installations, place):
-    """The reader has a clone in `../scheduled-actions`, and installs the package from it."""
-    clone = installations.copy(place / CLONE)
+def test_every_command_of_a_first_page_runs_in_a_directory_with_a_clone(page, installations, place):
+    """The reader has a clone in `./scheduled-actions` and nothing else, and installs the package from it."""
     start, scratch = place / "work", place / "scratch"
-    start.mkdir()
+    clone = installations.copy(start / CLONE)
     scratch.mkdir()
 
     with Shell(start, environ(None), scratch) as shell:

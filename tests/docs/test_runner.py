@@ -148,6 +148,22 @@ def test_a_command_in_the_background_runs_until_the_shell_ends(tmp_path):
     assert (tmp_path / "stopped").read_text() == "stopped\n"
 
 
+def test_what_a_command_in_the_background_prints_is_seen_once_and_in_order(shell):
+    (shown,) = read("<!-- in the background -->", fence("text", "reloaded", "… actions"))
+    shell.start("echo ready; echo reloaded; echo 2 actions; echo end; sleep 60", "end")
+
+    seen = [shell.background_shows(lambda printed: pages.is_part_of(printed, shown)) for _ in range(2)]
+
+    assert seen == [True, False]
+
+
+def test_a_text_in_the_background_is_not_the_output_of_the_command_before_it():
+    command, shown = read(fence("sh", "a"), "<!-- in the background -->", fence("text", "b"))
+
+    assert command.output is None
+    assert shown.marks == {"in the background": ""}
+
+
 def test_a_command_in_the_background_that_ends_too_early_is_reported(shell):
     with pytest.raises(AssertionError, match=r"ended:\nno port"):
         shell.start("echo no port", "ready")
