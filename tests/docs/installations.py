@@ -92,7 +92,9 @@ def environ(venv: Path | None) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     system = os.pathsep.join(one for one in own.get("PATH", os.defpath).split(os.pathsep) if ".venv" not in one)
     path = system if venv is None else f"{venv / 'bin'}{os.pathsep}{system}"
-    return own | {"PATH": path, "PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "COLUMNS": "200", "LC_ALL": "C.UTF-8"}
+    # As in a terminal, what a program prints is seen at once.
+    terminal = {"PYTHONUNBUFFERED": "1", "COLUMNS": "200", "LC_ALL": "C.UTF-8"}
+    return own | terminal | {"PATH": path, "PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
 
 
 def _run(*command: str | Path, cwd: Path | None = None) -> None:
