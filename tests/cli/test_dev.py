@@ -249,13 +249,14 @@ RUNNING = [
 ]
 
 
-def send(dev, signals):
-    """Send the signals with pauses, some to the process and some to its group."""
-    for turn, (number, pause) in enumerate(signals):
+def send(dev, signals, *, to=os.kill):
+    """Send the signals with pauses to the process, or to its group."""
+    for number, pause in signals:
         with suppress(ProcessLookupError):
-            (os.killpg if turn % 2 else os.kill)(dev.process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            dev.process.wait(timeout=pause)
+            to(dev.process.pid, number)
+        if pause:
+            with suppress(subprocess.TimeoutExpired):
+                dev.process.wait(timeout=pause)
 
 
 def assert_no_process_remains(dev, project):
@@ -267,10 +268,10 @@ def assert_no_process_remains(dev, project):
 def test_no_number_of_stop_signals_leaves_a_process_running(own_postgres, start):
     for turn, signals in enumerate(RUNNING):
         dev = start(own_postgres)
-        if turn % 4:
-            dev.request("/healthz")  # By then, the first ping has been answered, too.
+        with suppress(subprocess.TimeoutExpired):
+            dev.process.wait(timeout=turn % 3 * 0.4)  # During the first ping, and while `dev` waits for the next one.
 
-        send(dev, signals)
+        send(dev, signals, to=os.killpg if turn % 4 == 3 else os.kill)
 
         assert_no_process_remains(dev, own_postgres)
         assert "Traceback" not in dev.printed, f"{signals}: {dev.printed}"
