@@ -203,7 +203,7 @@ def test_the_first_screen_of_the_readme_works_in_a_new_project(tmp_path, databas
     environment = {**os.environ, "DATABASE_URL": database_url, "SCHEDULED_ACTIONS_PROJECT": str(project)}
     cli = [sys.executable, "-m", "scheduled_actions.cli"]
     assert "scheduled-actions init shop" in first_screen
-    subprocess.run([*cli, "init", "shop"], cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run([*cli, "init", "shop"], cwd=tmp_path, env=environment, check=True, capture_output=True)
     (project / "handlers" / "greetings.py").write_text(handler, encoding="utf-8")
     (project / "schedule.py").write_text(scheduling.replace("minutes=5", "minutes=0"), encoding="utf-8")
 
