@@ -5,11 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import os
 import pkgutil
 import re
-import subprocess
-import sys
 from dataclasses import fields
 from functools import reduce
 from pathlib import Path
@@ -194,27 +191,6 @@ def test_every_decision_has_a_date_and_the_same_four_headings(page):
     assert date.startswith(page.name[:10])
     headings = re.findall(r"^## (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert headings == ["Context", "Options", "Decision", "Consequences"]
-
-
-def test_the_first_screen_of_the_readme_works_in_a_new_project(tmp_path, database_url):
-    first_screen = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## ")[0]
-    handler, scheduling = re.findall(r"```python\n(.*?)```", first_screen, re.DOTALL)
-    project = tmp_path / "shop"
-    environment = {**os.environ, "DATABASE_URL": database_url, "SCHEDULED_ACTIONS_PROJECT": str(project)}
-    cli = [sys.executable, "-m", "scheduled_actions.cli"]
-    assert "scheduled-actions init shop" in first_screen
-    subprocess.run([*cli, "init", "shop"], cwd=tmp_path, env=environment, check=True, capture_output=True)
-    (project / "handlers" / "greetings.py").write_text(handler, encoding="utf-8")
-    (project / "schedule.py").write_text(scheduling.replace("minutes=5", "minutes=0"), encoding="utf-8")
-
-    for command in ([*cli, "registry", "build"], [sys.executable, "schedule.py"], [*cli, "process"]):
-        subprocess.run(command, cwd=project, env=environment, check=True, capture_output=True)
-    shown = subprocess.run(
-        [*cli, "actions", "list", "--status", "completed", "--json"],
-        cwd=project, env=environment, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-
-    assert '"greeted": "Ada"' in shown.stdout
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])

@@ -149,7 +149,7 @@ def _normalised(line: str) -> str:
 
 
 def _json_difference(shown: str, printed: str) -> str | None:
-    """Compare JSON: every field that the page shows must be there; `…` in a string stands for any text, 0 for any number."""
+    """Compare JSON: every field that the page shows must be there; `…` in a string stands for any text."""
     expected = json.loads(shown)
     for start in (match.start() for match in re.finditer(r"[\[{]", printed)):
         try:
