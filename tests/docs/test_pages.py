@@ -114,7 +114,9 @@ class Reader:
     def follow(self, page: str) -> None:
         """Run each block of the page that is not excluded."""
         for block in blocks_of(page):
-            if "not run" not in block.marks:
+            if "in the background" in block.marks:
+                self._see_in_background(block)
+            elif "not run" not in block.marks:
                 self.do(block)
 
     def do(self, block: Block) -> None:
@@ -140,8 +142,6 @@ class Reader:
                 )
             case "toml":
                 self.add_settings(self.shell_directory() / "scheduled_actions.toml", block.text)
-            case "text" | "json" if "in the background" in block.marks:
-                self._see_in_background(block)
             case "json":
                 json.loads(block.text)
             case "yaml":

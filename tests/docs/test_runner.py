@@ -142,7 +142,7 @@ def test_a_command_in_the_background_runs_until_the_shell_ends(tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with Shell(tmp_path, environ(None), scratch) as shell:
-        shell.start("echo ready; trap 'echo stopped > stopped; exit' TERM; while :; do sleep 0.05; done", "ready")
+        shell.start("trap 'echo stopped > stopped; exit' TERM; echo ready; while :; do sleep 0.05; done", "ready")
         assert not (tmp_path / "stopped").exists()
 
     assert (tmp_path / "stopped").read_text() == "stopped\n"
