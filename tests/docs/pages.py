@@ -8,6 +8,7 @@ A comment applies to the next block. Readers see none of them.
     <!-- repeat -->                it is run again until it prints what the page shows
     <!-- file: PATH -->            it is the content of a file of the project, not a program
     <!-- in the clone -->          it is run in the clone of the repository
+    <!-- in a new terminal -->     it is run in a new shell, which starts where the first one did
     <!-- in the background -->     a command in the background has printed it, after what earlier blocks have shown
     <!-- clock: 2026-11-02 -->     the database's clock is set to that day
     <!-- hidden LANGUAGE           a block that only the tests see; a hidden `python` block is put in front of the next
@@ -38,7 +39,9 @@ _PART = re.compile(
     r"<!-- (?P<comment>.*?)\s*-->|^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$",
     re.DOTALL | re.MULTILINE,
 )
-_MARKS = re.compile(r"(not run|background|file|clock): (.+)|(fails|repeat|in the clone|in the background)", re.DOTALL)
+_MARKS = re.compile(
+    r"(not run|background|file|clock): (.+)|(fails|repeat|in the clone|in a new terminal|in the background)", re.DOTALL
+)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -42,7 +43,8 @@ class Shell:
         self._background: list[tuple[int, Path]] = []
         #: How much of each log the page has shown.
         self._shown: dict[Path, int] = {}
-        self._bash = subprocess.Popen(
+        self._open = partial(
+            subprocess.Popen,
             ["bash", "--noprofile", "--norc"],
             cwd=directory,
             env=dict(environ),
@@ -52,6 +54,7 @@ class Shell:
             text=True,
             start_new_session=True,
         )
+        self._bash: subprocess.Popen[str] = self._open()
 
     def __enter__(self) -> Self:
         return self
@@ -59,11 +62,19 @@ class Shell:
     def __exit__(self, *_: object) -> None:
         for group, _log in reversed(self._background):
             self._stop(group)
+        self._close()
+
+    def _close(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._bash.pid, signal.SIGKILL)
         self._bash.wait()
         assert self._bash.stdin is not None
         self._bash.stdin.close()
+
+    def open_terminal(self) -> None:
+        """Go on in a new shell: in the first directory and environment; commands in the background keep running."""
+        self._close()
+        self._bash = self._open()
 
     def run(self, text: str) -> Ran:
         """Run a block to its end."""
@@ -71,7 +82,8 @@ class Shell:
         block.write_text(text, encoding="utf-8")
         # The trap collects every command that fails, whatever follows it; the line is that of the block.
         self._send(
-            f"failed=(); trap 'failed+=(\"$LINENO: $BASH_COMMAND\")' ERR; . {block} > {output} 2>&1 < /dev/null; trap - ERR; "
+            f"failed=(); trap 'failed+=(\"$LINENO: $BASH_COMMAND\")' ERR; "
+            f". {block} > {output} 2>&1 < /dev/null; trap - ERR; "
             f"printf '%s\\n' \"${{failed[@]}}\" > {done}.new; mv {done}.new {done}"
         )
         self._wait(done, BLOCK_SECONDS, output)

@@ -15,6 +15,7 @@ import socket
 import tempfile
 import time
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,16 +101,12 @@ class Reader:
 
     Args:
         shell: The reader's shell.
-        project: The reader's project.
         clone: The clone of the repository.
-        scratch: A directory for files that the page does not mention.
     """
 
-    def __init__(self, shell: Shell, project: Path, clone: Path, scratch: Path) -> None:
+    def __init__(self, shell: Shell, clone: Path) -> None:
         self.shell = shell
-        self.project = project
         self.clone = clone
-        self.scratch = scratch
 
     def follow(self, page: str) -> None:
         """Run each block of the page that is not excluded."""
@@ -121,15 +118,12 @@ class Reader:
 
     def do(self, block: Block) -> None:
         """Run, write or check one block."""
+        if "in a new terminal" in block.marks:
+            self.shell.open_terminal()
         if clock := block.marks.get("clock"):
             self._set_clock(clock)
         if block.file:
-            path = self.shell_directory() / block.file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.suffix == ".toml":
-                self.add_settings(path, block.text)
-            else:
-                path.write_text(block.text, encoding="utf-8")
+            self._write(self.shell_directory() / block.file, block.text)
             return
         match block.language:
             case "sh":
@@ -146,6 +140,13 @@ class Reader:
                 json.loads(block.text)
             case "yaml":
                 list(yaml.safe_load_all(block.text))
+
+    def _write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".toml":
+            self.add_settings(path, text)
+        else:
+            path.write_text(text, encoding="utf-8")
 
     @staticmethod
     def add_settings(path: Path, text: str) -> None:
@@ -208,7 +209,7 @@ def test_every_command_of_a_how_to_page_runs(page, installed, installations, pla
     scratch.mkdir()
 
     with Shell(project, environ(project / ".venv"), scratch) as shell:
-        Reader(shell, project, place / CLONE, scratch).follow(page)
+        Reader(shell, place / CLONE).follow(page)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
@@ -219,7 +220,7 @@ def test_every_command_of_a_first_page_runs_in_a_directory_with_a_clone(page, in
     scratch.mkdir()
 
     with Shell(start, environ(None), scratch) as shell:
-        Reader(shell, start, clone, scratch).follow(page)
+        Reader(shell, clone).follow(page)
 
 
 def test_few_blocks_are_excluded_and_each_with_a_reason():
@@ -236,9 +237,9 @@ def test_every_block_of_a_page_can_be_tested(page):
     lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
     blocks = blocks_of(page)
 
-    assert not [
-        line for before, line in zip(lines, lines[1:], strict=False) if not before and line.startswith("    ")
-    ], "an indented block is not run; put it between ``` and give its language"
+    assert not [line for before, line in pairwise(lines) if not before and line.startswith("    ")], (
+        "an indented block is not run; put it between ``` and give its language"
+    )
     for block in blocks:
         if block.language == "python":
             ast.parse(block.text)

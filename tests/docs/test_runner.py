@@ -127,6 +127,15 @@ def test_directory_and_variables_last_until_the_next_block(shell):
     assert shell.run('echo "$NAME in $(basename $PWD)"').output == "Ada in inside\n"
 
 
+def test_a_new_terminal_starts_as_the_first_one_did(shell):
+    first = shell.run("pwd").output
+    shell.run("mkdir inside && cd inside\nexport NAME=Ada\n")
+
+    shell.open_terminal()
+
+    assert shell.run('pwd; echo "name: $NAME"').output == f"{first}name: \n"
+
+
 def test_a_failed_command_is_named_whatever_follows_it(shell):
     ran = shell.run("true\nls /no/such/file\necho done\n")
 
