@@ -118,6 +118,11 @@ def _parts(page: str, text: str) -> Iterator[Block]:
         raise PageInvalid(f"{page}: a comment at the end applies to no block")
 
 
+def without_blocks(text: str) -> str:
+    """Return the text of a page without its blocks and comments."""
+    return _PART.sub("", text)
+
+
 def difference(shown: Block, printed: str) -> str | None:
     """Return why what a command printed is not what the page shows; None if it is."""
     if shown.language == "json":

@@ -10,12 +10,12 @@ import ast
 import fcntl
 import json
 import os
+import re
 import shutil
 import socket
 import tempfile
 import time
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -234,12 +234,9 @@ def test_few_blocks_are_excluded_and_each_with_a_reason():
 
 @pytest.mark.parametrize("page", ALL)
 def test_every_block_of_a_page_can_be_tested(page):
-    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
-    blocks = blocks_of(page)
+    prose = pages.without_blocks((ROOT / page).read_text(encoding="utf-8"))
 
-    assert not [line for before, line in pairwise(lines) if not before and line.startswith("    ")], (
-        "an indented block is not run; put it between ``` and give its language"
-    )
-    for block in blocks:
+    assert not re.findall(r"\n\n    .*", prose), "an indented block is not run; put it between ``` and give its language"
+    for block in blocks_of(page):
         if block.language == "python":
             ast.parse(block.text)
