@@ -84,6 +84,9 @@ test-malice: $(DEV) ## Run the tests with hostile documents, functions and teams
 test-browser: $(DEV) ## Test the dashboard in Chromium (apt-get install chromium)
 	$(BIN)/pytest -m browser $(ARGS)
 
+test-docs: $(DEV) ## Run every command of README, tutorial and how-to pages, and check the docs against the code
+	$(BIN)/pytest tests/docs tests/test_docs.py tests/test_conventions.py tests/test_architecture.py $(ARGS)
+
 screenshots: $(DEV) ## Take the screenshots of the README and docs; needs Chromium
 	$(BIN)/python -m tests.browser.screenshots
 
@@ -140,9 +143,6 @@ types: $(DEV) ## Check the types
 
 registry: $(DEV) ## Build handlers/_registry.py from the source of handlers/
 	$(BIN)/python registry_build.py
-
-test-docs: $(DEV) ## Run every command of README, tutorial and how-to pages, and check the docs against the code
-	$(BIN)/pytest tests/docs tests/test_docs.py tests/test_conventions.py tests/test_architecture.py $(ARGS)
 
 docs-drawings: $(DEV) ## Draw the import order from pyproject.toml as images in docs/images
 	$(BIN)/python -m docs.drawings

@@ -41,6 +41,7 @@ TARGETS = [
     "test-faults",
     "test-malice",
     "test-browser",
+    "test-docs",
     "screenshots",
     "bench",
     "bench-smoke",
@@ -58,7 +59,6 @@ TARGETS += [
     "lint",
     "types",
     "registry",
-    "test-docs",
     "docs-drawings",
     "ci",
 ]

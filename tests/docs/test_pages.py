@@ -236,7 +236,7 @@ def test_few_blocks_are_excluded_and_each_with_a_reason():
 def test_every_block_of_a_page_can_be_tested(page):
     prose = pages.without_blocks((ROOT / page).read_text(encoding="utf-8"))
 
-    assert not re.findall(r"\n\n    .*", prose), "an indented block is not run; put it between ``` and give its language"
+    assert not re.findall(r"\n\n    .*", prose), "an indented block is not run: put it between ```"
     for block in blocks_of(page):
         if block.language == "python":
             ast.parse(block.text)
