@@ -1,7 +1,7 @@
 """Measure an installation, from `git clone` to the first processed action: `python -m benchmarks.install`.
 
 Each round clones the last commit and runs `make run` in the clone, without `.venv` and pip's cache. Then it schedules
-an action and sends a ping, as the output of `make run` says.
+an action, as the output of `make run` says.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,9 +97,10 @@ def _round(environ: dict[str, str]) -> Round:
             ["make", "run"], cwd=clone, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True
         ) as running:
             try:
-                url = _url(running)
+                _wait_for(" is running at ", running)
                 served = time.monotonic()
-                _process(clone, url, environ)
+                _schedule(clone, environ)
+                _wait_for(" 1 succeeded", running)
                 processed = time.monotonic()
             finally:
                 os.killpg(running.pid, signal.SIGTERM)
@@ -118,33 +118,22 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _url(running: subprocess.Popen[str]) -> str:
+def _wait_for(text: str, running: subprocess.Popen[str]) -> None:
+    """Read the output of `make run` up to the line that contains a text."""
     assert running.stdout is not None  # it is a pipe
     lines = []
     for line in running.stdout:
         lines.append(line)
-        _, found, rest = line.partition(" is running at ")
-        if found:
-            return rest.split()[0]
-    raise WrongResultError("the output of make run", found="".join(lines), expected="an address")
+        if text in line:
+            return
+    raise WrongResultError("the output of make run", found="".join(lines), expected=text)
 
 
-def _process(clone: Path, url: str, environ: dict[str, str]) -> None:
-    command: list[str | Path] = [
-        clone / ".venv/bin/scheduled-actions",
-        "schedule",
-        "maintenance:prune",
-        "--payload",
-        "{}",
-    ]
+def _schedule(clone: Path, environ: dict[str, str]) -> None:
+    """Schedule an action as the output of `make run` says; the running application processes it at once."""
+    program = clone / ".venv/bin/scheduled-actions"
+    command = [program, "schedule", "maintenance:prune", "--payload", "{}"]
     subprocess.run(command, cwd=clone, env=environ, check=True, stdout=subprocess.DEVNULL)
-    lines = (clone / ".env").read_text(encoding="utf-8").splitlines()
-    [secret] = [line.removeprefix("CRON_SECRET=") for line in lines if line.startswith("CRON_SECRET=")]
-    request = urllib.request.Request(f"{url}/cron/process", headers={"x-cron-secret": secret})
-    with urllib.request.urlopen(request, timeout=60) as response:
-        report = json.load(response)
-    if report["succeeded"] != 1:
-        raise WrongResultError("actions processed by the ping", found=report, expected=1)
 
 
 def _weight(kind: str, environ: dict[str, str]) -> Weight:
