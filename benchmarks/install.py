@@ -132,7 +132,7 @@ def _wait_for(text: str, running: subprocess.Popen[str]) -> None:
 def _schedule(clone: Path, environ: dict[str, str]) -> None:
     """Schedule an action as the output of `make run` says; the running application processes it at once."""
     program = clone / ".venv/bin/scheduled-actions"
-    command = [program, "schedule", "maintenance:prune", "--payload", "{}"]
+    command: list[str | Path] = [program, "schedule", "maintenance:prune", "--payload", "{}"]
     subprocess.run(command, cwd=clone, env=environ, check=True, stdout=subprocess.DEVNULL)
 
 
