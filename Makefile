@@ -58,9 +58,9 @@ $(LOCAL) $(DEV): pyproject.toml constraints.txt setup.py | $(if $(USABLE),,venv)
 	@touch $(LOCAL) $@
 
 $(LOCAL): WHAT := what make run needs
-$(LOCAL): TAKES := about 15 seconds
+$(LOCAL): TAKES := about 25 seconds
 $(DEV): WHAT := all dependencies
-$(DEV): TAKES := about 30 seconds
+$(DEV): TAKES := about a minute
 
 run: $(LOCAL) ## Start the app with Postgres and a minute cron at http://127.0.0.1:8000
 	@$(BIN)/scheduled-actions dev

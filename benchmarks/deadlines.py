@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _STAGES = 8
 _AT_MOST = Target("ratio", "at most", 4)
 _GIVEN = {
-    "target": {"type": "licence", "id": "42"},
+    "target": {"type": "license", "id": "42"},
     "due_at": timedelta(days=90),
     "timezone": "Europe/Berlin",
     "recipients": "ann@example.org",

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tests.web.conftest import Api
 
 #: Identifiers that every team uses: equal values of different teams must not collide.
-TARGET = {"type": "licence", "id": "42"}
-FACT = "/facts/licence/42/state"
+TARGET = {"type": "license", "id": "42"}
+FACT = "/facts/license/42/state"
 GROUP, KEY, USER = "the-group", "the-key", "ann"
 URL = "https://receiver.example/hook"
 SECOND = timedelta(seconds=1)
@@ -48,7 +48,7 @@ RESOURCES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
             "escalation": [{"offset": "2 days after", "to": ["cfo@example.org"]}],
         },
     ),
-    ("endpoint", "POST", "/webhooks/endpoints", {"url": URL, "patterns": ["licence:*"]}),
+    ("endpoint", "POST", "/webhooks/endpoints", {"url": URL, "patterns": ["license:*"]}),
     ("feed", "POST", "/calendar/feeds", {"name": "Work", "user_id": USER}),
     ("token", "POST", "/tokens", {"name": "of the team", "role": "viewer"}),
     ("notices", "POST", "/notifications", {"recipients": ["ann@example.org"], "text": "expired", "digest": True}),

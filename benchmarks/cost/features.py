@@ -177,7 +177,7 @@ def _schedule(recurrence_type: str) -> Callable[[int], None]:
 
 def _deadline(number: int) -> dict[str, Any]:
     return {
-        "target": {"type": "licence", "id": str(number)},
+        "target": {"type": "license", "id": str(number)},
         "due_at": timedelta(days=90),
         "timezone": "Europe/Berlin",
         "recipients": "ann@example.org",

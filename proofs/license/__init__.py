@@ -1,1 +1,1 @@
-"""A licence renewal with reminders, escalation and completion, on a simulated clock."""
+"""A license renewal with reminders, escalation and completion, on a simulated clock."""

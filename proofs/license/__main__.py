@@ -1,4 +1,4 @@
-"""Run the licence renewal on a simulated clock and print the mails it sent: `python -m proofs.license`.
+"""Run the license renewal on a simulated clock and print the mails it sent: `python -m proofs.license`.
 
 Exit codes: 0 all mails arrived on the expected days and none after completion, 1 otherwise.
 """
@@ -43,7 +43,7 @@ def main() -> int:
     )
     for letter in letters:
         _print(letter)
-    click.echo(f"{_when(COMPLETED_AT)}  Ann renews the licence: complete_deadline({NAME!r})")
+    click.echo(f"{_when(COMPLETED_AT)}  Ann renews the license: complete_deadline({NAME!r})")
     click.echo(f"{'':>21}  no more mails after that\n")
     found = [(letter.day(BERLIN), letter.to.partition("@")[0]) for letter in letters]
     is_expected = sorted(found) == sorted(EXPECTED)

@@ -1,4 +1,4 @@
-"""The demo: a licence renewal due on 15 January, with an approval by three people, on a simulated clock.
+"""The demo: a license renewal due on 15 January, with an approval by three people, on a simulated clock.
 
 The database's clock is set to each instant at which an action is due, and a tick runs there, so weeks pass in seconds.
 Mails are sent by SMTP and received.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
 
 BERLIN = ZoneInfo("Europe/Berlin")
-NAME = "trade licence 42"
+NAME = "trade license 42"
 BEGINS = datetime(2026, 11, 1, 10, tzinfo=BERLIN)
 DUE = datetime(2027, 1, 15, 17, tzinfo=BERLIN)
 ENDS = datetime(2027, 1, 20, 12, tzinfo=BERLIN)
@@ -64,14 +64,14 @@ def play(runtime: Runtime, office: PostOffice, *, completed_at: datetime | None)
     Args:
         runtime: The current runtime of the process, with `HANDLERS` and a database used only by the story.
         office: Receives the project's mails.
-        completed_at: When the licence is renewed; None: never.
+        completed_at: When the license is renewed; None: never.
     """
     # The post office receives the mails.
     kit = Kit(runtime, CapturingNetwork(CapturedWebhooks(runtime, {})))
     office.now = kit.clock.now
     kit.clock.set(BEGINS)
     set_deadline(
-        {"type": "licence", "id": "42"},
+        {"type": "license", "id": "42"},
         DUE,
         timezone=BERLIN.key,
         name=NAME,

@@ -38,7 +38,7 @@ def set_deadline(
     identical call changes nothing.
 
     Args:
-        target: The entity that the deadline is about: `{"type": "licence", "id": "42"}`.
+        target: The entity that the deadline is about: `{"type": "license", "id": "42"}`.
         due_at: An aware datetime, a naive one in `timezone`, or a timedelta from now. None with a `recurrence`: its
             first occurrence.
         reminders: Distances before the due instant: "60 days before", "3 business days before at 09:00", a timedelta;

@@ -1,4 +1,4 @@
--- Deadlines of a company: a licence in the middle of its escalation, a missed one, some in the future, some completed.
+-- Deadlines of a company: a license in the middle of its escalation, a missed one, some in the future, some completed.
 -- Days are in local time, and deadlines are due at nine, as the reminders say.
 set time zone 'Europe/Berlin';
 with told as (
@@ -23,7 +23,7 @@ with told as (
       jsonb_build_object('key', 'escalation:cfo', 'kind', 'escalation', 'offset', '2 days after', 'action_type', 'escalation:send', 'state', 'planned',
         'at', d.due + interval '2 days', 'occurrence', 1, 'to', '["cfo@nordlicht.example"]'::jsonb)) as stages
   from (values
-    ('0197a000-0000-7000-8000-00000000dead'::uuid, 'Trade licence', 'licence', '42', '["ann@nordlicht.example", "ben@nordlicht.example"]'::jsonb,
+    ('0197a000-0000-7000-8000-00000000dead'::uuid, 'Trade license', 'license', '42', '["ann@nordlicht.example", "ben@nordlicht.example"]'::jsonb,
       date_trunc('day', now()) + interval '10 days 9 hours', true),
     ('0197a000-0000-7000-8000-00000000deae', 'ISO 27001 audit', 'audit', 'iso-2026', '["ciso@nordlicht.example"]', date_trunc('day', now()) + interval '16 days 9 hours', false)
   ) d (id, name, type, target, people, due, is_near)

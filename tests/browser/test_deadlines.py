@@ -14,7 +14,7 @@ def test_a_deadline_is_found_moved_and_completed(busy_site, a_holder):
     page = viewer.page
     viewer.opens()
     page.get_by_role("link", name="Deadlines").click()
-    page.get_by_role("link", name="Trade licence").click()
+    page.get_by_role("link", name="Trade license").click()
 
     page.locator("summary", has_text="Move").click()
     page.get_by_role("textbox", name="Due").fill("2040-05-03T17:00")
@@ -52,7 +52,7 @@ def test_the_preview_follows_the_form_of_a_new_and_of_an_edited_deadline(site, a
 
     page.get_by_label("14 days").check()
     expect(chart.locator("g")).to_have_count(3)
-    page.get_by_label("Target type").fill("licence")
+    page.get_by_label("Target type").fill("license")
     page.get_by_label("Target id").fill("42")
     page.get_by_label("Responsible").fill("ann@example.org")
     page.keyboard.press("Enter")

@@ -74,7 +74,7 @@ def test_caught_mails_are_accessible_and_their_html_runs_no_script(site, admin_v
     directory.mkdir(parents=True)
     looks_right(admin_viewer, "/mail")
     message = EmailMessage()
-    message["Subject"] = "Trade licence"
+    message["Subject"] = "Trade license"
     message.set_content("Dear Ann")
     html = '<p id="found">Dear Ann</p><script>found.textContent = "ran"</script><img src="/favicon.ico">'
     message.add_alternative(html, subtype="html")

@@ -48,7 +48,7 @@ def test_all_entries_are_listed_in_one_order(project, connection):
     schedule_action("test:run", {}, scheduled_at=2 * DAY, lock_group="g")
     schedule_recurring_action("test:run", {}, "every 3 days", name="backup", scheduled_at=NOW + DAY)
     deadline = set_deadline(
-        {"type": "licence", "id": "7"}, NOW + 8 * DAY, name="renewal", reminders=["4 days before"],
+        {"type": "license", "id": "7"}, NOW + 8 * DAY, name="renewal", reminders=["4 days before"],
         recipients=["ann@example.org"],
     )  # fmt: skip
     insert(connection, scheduled_at=NOW + DAY, status="completed", completed_at=NOW)
@@ -67,7 +67,7 @@ def test_all_entries_are_listed_in_one_order(project, connection):
     ] or shown(page)[2:4] == [("reminder", "renewal", 4 * DAY), ("forecast", "backup", 4 * DAY)]
     assert [one.kind for one in page.entries][2:4] == ["reminder", "forecast"]
     reminder = page.entries[2]
-    assert (reminder.deadline_id, reminder.target_type, reminder.target_id) == (deadline.id, "licence", "7")
+    assert (reminder.deadline_id, reminder.target_type, reminder.target_id) == (deadline.id, "license", "7")
     assert (page.next_cursor, page.truncated_schedules, page.has_more_schedules) == (None, [], False)
 
 

@@ -35,7 +35,7 @@ def create(run):
 
     def create_deadline(*options, name="renewal"):
         usual = ("--due", DUE, "--timezone", "Europe/Berlin", "--recipient", "ann@example.org", "--name", name)
-        ran = run("deadlines", "create", "licence", "42", *usual, "--reminder", "60 days before", *options, "--json")
+        ran = run("deadlines", "create", "license", "42", *usual, "--reminder", "60 days before", *options, "--json")
         assert ran.exit_code == 0, ran.stderr
         return ran.json
 
@@ -152,15 +152,15 @@ def test_empty_lists_name_the_create_command(run):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("create", "licence", "42"), 1, "--due or --in"),
-        (("create", "licence", "42", "--due", "soon"), 2, "ISO 8601"),
+        (("create", "license", "42"), 1, "--due or --in"),
+        (("create", "license", "42", "--due", "soon"), 2, "ISO 8601"),
         (
-            ("create", "licence", "42", "--in", "P9D", "--recipient", "a@b.example", "--reminder", "9 dogs before"),
+            ("create", "license", "42", "--in", "P9D", "--recipient", "a@b.example", "--reminder", "9 dogs before"),
             1,
             "reminders[0]",
         ),
-        (("create", "licence", "42", "--in", "P9D", "--reminder", "{"), 2, "JSON"),
-        (("create", "licence", "42", "--in", "P9D", "--escalate", "2 days after"), 2, "cfo@example.org"),
+        (("create", "license", "42", "--in", "P9D", "--reminder", "{"), 2, "JSON"),
+        (("create", "license", "42", "--in", "P9D", "--escalate", "2 days after"), 2, "cfo@example.org"),
         (("show", "nothing"), 1, "no deadline"),
         (("complete", UNKNOWN_ID), 1, "no deadline"),
         (("move", UNKNOWN_ID), 2, "--due"),

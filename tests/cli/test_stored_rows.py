@@ -26,7 +26,7 @@ def test_lists_of_deadlines_show_a_broken_row(project, run, connection, column):
     shutil.copy(HANDLERS / "deadline.py", project / "handlers" / "deadline.py")
     registry_build.write(project)
     without_checks(connection, TABLE)
-    created = run("deadlines", "create", "licence", "42", "--in", "P9D", "--name", "renewal", "--json")
+    created = run("deadlines", "create", "license", "42", "--in", "P9D", "--name", "renewal", "--json")
     connection.execute(f"update {TABLE} set {column} = {BROKEN[column]}")
 
     ran = [run("deadlines", *command) for command in (["list"], ["list", "--json"], ["show", "renewal"])]

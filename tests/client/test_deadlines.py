@@ -9,7 +9,7 @@ from tests.factories import NOW, set_clock
 
 DAY = timedelta(days=1)
 DUE = NOW + 30 * DAY
-LICENCE = {"target": {"type": "licence", "id": "42"}, "due_at": DUE, "recipients": "ann@example.org", "team_id": "t"}
+LICENCE = {"target": {"type": "license", "id": "42"}, "due_at": DUE, "recipients": "ann@example.org", "team_id": "t"}
 
 
 def test_a_deadline_is_created_changed_and_completed(project, connection):

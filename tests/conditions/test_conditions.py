@@ -329,7 +329,7 @@ def test_predecessors_are_evaluated_before_the_condition(project, connection):
 def test_an_action_that_waits_until_a_deadline_is_not_open_is_woken_when_it_is_missed(project, connection):
     (deadline_id,) = connection.execute(
         "insert into scheduled_action_deadlines (target_type, target_id, due_at)"
-        " values ('licence', '7', now() + interval '1 day') returning id"
+        " values ('license', '7', now() + interval '1 day') returning id"
     ).fetchone()
     is_open = {"kind": "deadline_open", "deadline_id": str(deadline_id)}
     once = schedule(project, condition=is_open)

@@ -187,7 +187,7 @@ def fill_deadlines(connection):
     """Insert twenty thousand deadlines, nearly all of them completed and of one team."""
     connection.execute(
         "insert into scheduled_action_deadlines (name, team_id, target_type, target_id, status, due_at, closed_at)"
-        " select 'n-' || n, 'big', 'licence', n::text, s.status, now() + n * interval '1 minute',"
+        " select 'n-' || n, 'big', 'license', n::text, s.status, now() + n * interval '1 minute',"
         " case when s.status = 'completed' then now() end"
         " from generate_series(1, 20000) n"
         " cross join lateral (select case when n % 4 = 0 then 'open' else 'completed' end as status) s"
@@ -226,7 +226,7 @@ def test_the_next_deadlines_of_a_small_team_are_found_without_scanning_those_of_
     found = filled.execute(statement("near_deadlines"), parameters).fetchall()
     plan = plan_of(filled, "near_deadlines", parameters)
 
-    assert [row[2] for row in found] == (["rare"] if team_id else ["licence"] * 10)
+    assert [row[2] for row in found] == (["rare"] if team_id else ["license"] * 10)
     assert rows_read(plan) <= 50
 
 

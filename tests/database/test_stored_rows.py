@@ -10,8 +10,8 @@ ENDPOINTS, STATES, TICKS = "webhook_endpoints", "webhook_endpoint_states", "sche
 #: A valid row of each table.
 ROWS = {
     SCHEDULES: "(action_type, recurrence, kind, anchor_at) values ('test:run', 'daily', 'interval', now())",
-    DEADLINES: "(target_type, target_id, due_at) values ('licence', '42', now() + interval '1 day')",
-    ENDPOINTS: "(url, patterns, secret) values ('https://receiver.example', '{licence:*}', 'sealed')",
+    DEADLINES: "(target_type, target_id, due_at) values ('license', '42', now() + interval '1 day')",
+    ENDPOINTS: "(url, patterns, secret) values ('https://receiver.example', '{license:*}', 'sealed')",
     STATES: "(endpoint) values ('billing')",
     TICKS: "(id, started_at, lease_expires_at) values (gen_random_uuid(), now(), now())",
     "scheduled_actions": "(action_type, scheduled_at) values ('test:run', now())",

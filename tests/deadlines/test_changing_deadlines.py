@@ -18,7 +18,7 @@ DAY = timedelta(days=1)
 DUE = NOW + 90 * DAY
 ANN, BEN = "ann@example.org", "ben@example.org"
 GIVEN = {
-    "target": {"type": "licence", "id": "42"},
+    "target": {"type": "license", "id": "42"},
     "due_at": DUE,
     "recipients": ANN,
     "reminders": ["60 days before", "30 days before"],

@@ -23,7 +23,7 @@ from tests.mail_server import Mailbox, serving
 
 DAY = timedelta(days=1)
 DUE = NOW + 90 * DAY
-TARGET = {"type": "licence", "id": "42"}
+TARGET = {"type": "license", "id": "42"}
 ANN = "ann@example.org"
 #: The deadlines of one round, and the rounds, of the test with two ticks and many changes.
 DEADLINES_PER_ROUND, ROUNDS = 50, 20

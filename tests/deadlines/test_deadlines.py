@@ -23,7 +23,7 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 #: NOW is Wednesday 4 March 2026, 12:00 UTC.
 DUE = NOW + 90 * DAY
 ANN = "ann@example.org"
-TARGET = {"type": "licence", "id": "42"}
+TARGET = {"type": "license", "id": "42"}
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_every_stage_is_planned_as_an_action_of_the_deadline(set_one, connection
     ).fetchone()
     action = row(connection, action_id)
     assert (action["payload"], action["priority"], action["team_id"]) == ({"n": 1}, 5, "blue")
-    assert (action["target_type"], action["target_id"]) == ("licence", "42")
+    assert (action["target_type"], action["target_id"]) == ("license", "42")
     assert (made.status, made.due_at, made.recipients) == ("open", DUE, (ANN,))
 
 
@@ -540,14 +540,14 @@ def test_if_all_people_of_a_level_are_away_the_next_level_is_notified(set_one, t
 
 
 def test_a_reminder_contains_the_time_left_and_the_next_reminder(set_one, tick_at):
-    set_one(name="trade licence", reminders=["60 days before", {"offset": "1 day before", "message": "Ask Bob."}])
+    set_one(name="trade license", reminders=["60 days before", {"offset": "1 day before", "message": "Ask Bob."}])
 
     tick_at(DUE - 60 * DAY)
     tick_at(DUE - DAY)
 
     first, second = SENT
     assert (first["severity"], second["severity"]) == ("low", "urgent")
-    assert "trade licence" in first["subject"]
+    assert "trade license" in first["subject"]
     assert "60 days" in first["text"]
     assert "Next reminder: Monday, 1 June 2026, 12:00 (UTC)" in first["text"]
     assert "Ask Bob." in second["text"]
@@ -683,7 +683,7 @@ def test_concurrent_renewals_create_one_next_deadline(deadlines, database_url, c
 
 def test_deadlines_are_found_by_every_filter_and_paged(set_one, deadlines, connection):
     ids = [
-        set_one(name=f"n{n}", target={"type": "licence", "id": str(n)}, team_id="blue" if n else None).id
+        set_one(name=f"n{n}", target={"type": "license", "id": str(n)}, team_id="blue" if n else None).id
         for n in range(3)
     ]
     set_clock(connection, DUE + DAY)
@@ -692,7 +692,7 @@ def test_deadlines_are_found_by_every_filter_and_paged(set_one, deadlines, conne
     assert [one.id for one in reading.find(deadlines.database, limit=2)] == ids[:0:-1]
     assert [one.id for one in reading.find(deadlines.database, cursor=ids[1])] == ids[:1]
     assert [one.id for one in reading.find(deadlines.database, team_id="blue")] == ids[:0:-1]
-    assert [one.id for one in reading.find(deadlines.database, target={"type": "licence", "id": "1"})] == [ids[1]]
+    assert [one.id for one in reading.find(deadlines.database, target={"type": "license", "id": "1"})] == [ids[1]]
     assert [one.id for one in reading.find(deadlines.database, is_overdue=True)] == ids[1::-1]
     assert [one.id for one in reading.find(deadlines.database, status="completed")] == [ids[2]]
     assert reading.find(deadlines.database, due_from=DUE + DAY) == []

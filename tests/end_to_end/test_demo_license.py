@@ -1,4 +1,4 @@
-"""The demo of a licence renewal: each mail is sent on its day, and none after completion."""
+"""The demo of a license renewal: each mail is sent on its day, and none after completion."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_no_mail_is_sent_after_completion(play_demo, completed_on, expected):
 
 
 @pytest.mark.slow
-def test_a_licence_that_is_not_renewed_is_missed_and_reminders_continue(play_demo):
+def test_a_license_that_is_not_renewed_is_missed_and_reminders_continue(play_demo):
     letters, status = play_demo(None)
 
     assert sorted(days(letters)) == sorted(FIRST + APPROVAL + ESCALATION + daily(20))
@@ -77,7 +77,7 @@ def test_a_licence_that_is_not_renewed_is_missed_and_reminders_continue(play_dem
     overdue = [letter for letter in letters if "overdue" in letter.subject]
     assert [letter.day(BERLIN) for letter in overdue] == [f"{day} January" for day in range(16, 21)]
     assert [letter.subject for letter in letters if "Escalation" in letter.subject] == [
-        "Escalation (level 1): trade licence 42 is due in 14 days"
+        "Escalation (level 1): trade license 42 is due in 14 days"
     ]
     # Mails show the time in the recipient's zone: New York for the CFO, Berlin for the owner.
     assert any("Due: Friday, 15 January 2027, 11:00 (America/New_York)" in letter.text for letter in letters)

@@ -28,7 +28,7 @@ def config_of(project, **environ):
 
 def a_message(**headers):
     message = EmailMessage()
-    for name, value in ({"To": "Ann <ann@example.org>", "Subject": "Trade licence"} | headers).items():
+    for name, value in ({"To": "Ann <ann@example.org>", "Subject": "Trade license"} | headers).items():
         message[name] = value
     message.set_content("Hello Ann!\nGrüße\n")
     message.add_alternative("<p>Hello <b>Ann</b></p>", subtype="html")
@@ -58,7 +58,7 @@ def test_a_mail_without_a_configured_server_is_caught_with_its_hidden_recipients
     (listed,) = caught_mails.newest(tmp_path / caught_mails.DIRECTORY)
     found = caught_mails.read(tmp_path / caught_mails.DIRECTORY, listed.id)
     assert listed == reported
-    assert (found.recipients, found.subject) == ("ann@example.org, boss@example.org", "Trade licence")
+    assert (found.recipients, found.subject) == ("ann@example.org, boss@example.org", "Trade license")
     assert found.sender == "scheduled-actions@localhost"
     assert found.text == "Hello Ann!\nGrüße\n"
     assert found.html == "<p>Hello <b>Ann</b></p>\n"
@@ -74,7 +74,7 @@ def test_a_caught_mail_is_private_and_contains_the_message(tmp_path, caught):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert path.suffix == ".eml"
-    assert b"Subject: Trade licence\r\n" in path.read_bytes()
+    assert b"Subject: Trade license\r\n" in path.read_bytes()
 
 
 def test_a_login_in_the_environment_is_not_sent_to_the_catcher(tmp_path, caught):
@@ -192,8 +192,8 @@ def test_a_malformed_mail_can_be_listed_and_read(tmp_path, content):
 
 def test_attachments_are_named(tmp_path):
     message = a_message()
-    message.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="licence.pdf")
+    message.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="license.pdf")
 
     (made,) = stored(tmp_path, 1, message.as_bytes())
 
-    assert caught_mails.read(tmp_path, made.id).attachments == ("licence.pdf",)
+    assert caught_mails.read(tmp_path, made.id).attachments == ("license.pdf",)

@@ -86,7 +86,7 @@ def seed(sample_project: SampleProject, *, team_id: str = "blue") -> None:
     set_clock(connection, NOW)
     create_resources(Api(sample_project.app.test_client(), token), connection, team_id=team_id)
     clock.shift(connection, timedelta(0))
-    target = {"type": "licence", "id": "42"}
+    target = {"type": "license", "id": "42"}
     for recurrence, more in (
         ("every 1 hour", {"misfire": "catch_up"}),
         ("0 9 * * 1-5", {"recurrence_type": "rolling"}),

@@ -21,7 +21,7 @@ from tests.malice import stored
 from tests.malice.measuring import CPU_SECONDS_MOST, run_round
 from tests.malice.sample_project import Reader, sample_project, seed
 
-_TARGET = {"type": "licence", "id": "42"}
+_TARGET = {"type": "license", "id": "42"}
 _DUE = NOW + timedelta(days=400)
 #: Every function that writes or reads for a caller, with valid arguments.
 CALLS: dict[str, dict[str, Any]] = {
@@ -32,7 +32,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "complete_deadline": {"deadline": "x"},
     "delete_fact": {"target": _TARGET, "name": "x"},
     "delete_schedule": {"schedule": "x"},
-    "emit_event": {"event": "licence:renewed", "entity_id": "42", "data": {}},
+    "emit_event": {"event": "license:renewed", "entity_id": "42", "data": {}},
     "explain_action": {"action_id": uuid4()},
     "fact_history": {"target": _TARGET, "name": "state"},
     "get_action": {"action_id": uuid4()},

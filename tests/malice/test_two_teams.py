@@ -105,7 +105,7 @@ class HostileTeam:
         return way()
 
     def _path(self, template: str) -> str:
-        names = {"{id}": self._id(), "{name}": "state", "{type}": "licence"}
+        names = {"{id}": self._id(), "{name}": "state", "{type}": "license"}
         for name, value in names.items():
             template = template.replace(name, value)
         return "".join(part if "{" not in part else "x" for part in template.split("/x/"))
@@ -150,7 +150,7 @@ class HostileTeam:
             if self._draw.random() < 0.7
             else "select report_fact(%(target)s::jsonb, %(type)s, %(value)s::jsonb, team_id => 'red')"
         )
-        given["target"] = '{"type": "licence", "id": "42"}'
+        given["target"] = '{"type": "license", "id": "42"}'
         values = {**given, "type": self._draw.choice(["test:run", "test:welcome", "webhook:send", "state"])}
         try:
             self._connection.execute(statement, {**values, "value": self._draw.choice(stored.DOCUMENTS)})

@@ -14,7 +14,7 @@ from tests.factories import NOW
 
 
 def values(**changes):
-    given = {"name": "Licence <b>", "due_at": NOW + timedelta(days=3), "now": NOW, **changes}
+    given = {"name": "License <b>", "due_at": NOW + timedelta(days=3), "now": NOW, **changes}
     return Reminder(**given).values(ZoneInfo("Europe/Berlin"), recipient="Ann")
 
 
@@ -46,11 +46,11 @@ def write(tmp_path):
 def test_each_kind_and_severity_has_text_and_html_templates(kind, severity):
     message = render_reminder(severity, values(kind=kind, next_reminder_at=NOW + timedelta(days=1)))
 
-    assert "Licence <b>" in message.subject
+    assert "License <b>" in message.subject
     assert "Hello Ann," in message.text
     assert "Due: Saturday, 7 March 2026, 13:00 (Europe/Berlin)" in message.text
     assert "Next reminder: Thursday, 5 March 2026, 13:00 (Europe/Berlin)" in message.text
-    assert "Licence &lt;b&gt;" in message.html
+    assert "License &lt;b&gt;" in message.html
     assert "<b>" not in message.html
     assert "Next reminder: Thursday" in message.html
 
@@ -65,12 +65,12 @@ def test_the_last_reminder_states_that_no_further_reminder_is_planned():
 
 def test_the_target_and_the_assignee_are_shown_if_known():
     message = render_reminder(
-        "low", values(target={"type": "licence", "id": "7"}, assignee="Bob", message="Ask <Carl>.")
+        "low", values(target={"type": "license", "id": "7"}, assignee="Bob", message="Ask <Carl>.")
     )
 
     assert "\n\nAsk <Carl>.\n\n" in message.text
     assert "<p>Ask &lt;Carl&gt;.</p>" in message.html
-    assert "About: licence 7\nAssigned to: Bob\n" in message.text
+    assert "About: license 7\nAssigned to: Bob\n" in message.text
 
 
 def test_a_template_of_the_project_replaces_the_packaged_text_and_html(write):
@@ -78,10 +78,10 @@ def test_a_template_of_the_project_replaces_the_packaged_text_and_html(write):
 
     message = render_reminder("low", values(data={"color": "red"}), project=project)
 
-    assert message.subject == "Mine Licence <b>"
+    assert message.subject == "Mine License <b>"
     assert message.text == "At Saturday, 7 March 2026, 13:00 (Europe/Berlin) for red\n"
     assert message.html is None
-    assert render_reminder("low", values(kind="missed"), project=project).subject == "Missed: Licence <b>"
+    assert render_reminder("low", values(kind="missed"), project=project).subject == "Missed: License <b>"
 
 
 def test_a_template_for_one_severity_precedes_the_general_one(write):
@@ -94,7 +94,7 @@ def test_a_template_for_one_severity_precedes_the_general_one(write):
     assert [render_reminder(one, values(), project=project).subject for one in SEVERITIES] == [
         "urgent", "all", "all", "all",
     ]  # fmt: skip
-    assert render_reminder("urgent", values(), project=project).html == "<p>Licence &lt;b&gt;</p>"
+    assert render_reminder("urgent", values(), project=project).html == "<p>License &lt;b&gt;</p>"
 
 
 def test_a_template_of_the_project_can_extend_a_packaged_one(write):
@@ -119,7 +119,7 @@ def test_a_template_of_the_project_can_extend_a_packaged_one(write):
 def test_a_broken_template_is_logged_and_the_packaged_one_is_used(write, captured_log, text, problem):
     project = write(reminder_txt=text)
 
-    assert render_reminder("low", values(), project=project).subject == "Coming up: Licence <b> is due in 3 days"
+    assert render_reminder("low", values(), project=project).subject == "Coming up: License <b> is due in 3 days"
     assert f"notice.template_broken template=reminder.txt problem={problem}" in captured_log.text
 
 
@@ -131,7 +131,7 @@ def test_a_broken_html_template_is_also_replaced(write, captured_log):
 
 
 def test_a_rendered_subject_is_one_line():
-    message = render_reminder("low", values(name="Licence\r\nBcc: eve@example.org"))
+    message = render_reminder("low", values(name="License\r\nBcc: eve@example.org"))
 
     assert "\n" not in message.subject
     assert "\r" not in message.subject

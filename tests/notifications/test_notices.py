@@ -251,7 +251,7 @@ def test_a_cycle_of_deputies_ends():
 
 def test_a_reminder_shows_the_due_instant_in_the_zone_of_each_person():
     reminder = Reminder(
-        name="Licence", due_at=datetime(2027, 1, 15, 8, tzinfo=UTC), now=datetime(2027, 1, 14, tzinfo=UTC),
+        name="License", due_at=datetime(2027, 1, 15, 8, tzinfo=UTC), now=datetime(2027, 1, 14, tzinfo=UTC),
         next_reminder_at=datetime(2027, 1, 14, 8, tzinfo=UTC),
     )  # fmt: skip
 

@@ -296,7 +296,7 @@ def test_remind_returns_the_notified_and_the_absent_people(project, connection):
 def test_simultaneous_reminders_to_one_person_become_one_mail(project, mailbox, connection):
     PEOPLE["cfo"] = [{"email": "ann@example.org", "name": "Ann", "id": "u1"}]
     for number in range(20):
-        schedule_action("test:remind", {"name": f"Licence {number}", "days": number % 10 + 0.5, "to": "role:cfo"})
+        schedule_action("test:remind", {"name": f"License {number}", "days": number % 10 + 0.5, "to": "role:cfo"})
     schedule_action("test:remind", {"name": "Other", "days": 5, "to": "bob@example.org"})
     assert project.processor.tick().succeeded == 21
     move_clock(connection, timedelta(minutes=1))
@@ -306,8 +306,8 @@ def test_simultaneous_reminders_to_one_person_become_one_mail(project, mailbox, 
     digest, single = sorted(mails(mailbox), key=lambda mail: mail["To"])
     assert digest["Subject"] == "20 notifications, 2 of them urgent"
     words = text_of(digest)
-    assert words.startswith("Hello Ann,\n\nYou have 20 notifications:\n\n1. Urgent: Licence 0 is due in 12 hours\n")
-    assert all(f"Licence {number} " in words for number in range(20))
+    assert words.startswith("Hello Ann,\n\nYou have 20 notifications:\n\n1. Urgent: License 0 is due in 12 hours\n")
+    assert all(f"License {number} " in words for number in range(20))
     assert single["Subject"] == "Due soon: Other in 5 days"
 
 

@@ -35,7 +35,7 @@ def runtime(tmp_path, database_url, connection, mailbox):
 
 def set_one(runtime, number=42, **changes):
     given = {
-        "target": {"type": "licence", "id": str(number)},
+        "target": {"type": "license", "id": str(number)},
         "due_at": DUE,
         "recipients": [ANN],
         "reminders": ["60 days before"],
@@ -133,7 +133,7 @@ def test_an_unresolved_deadline_is_never_pruned(runtime, connection):
 def test_a_batch_of_old_deadlines_is_found_with_an_index(connection):
     connection.execute(
         "insert into scheduled_action_deadlines (target_type, target_id, status, due_at, closed_at)"
-        " select 'licence', n::text, 'completed', now(), now() - n * interval '1 hour' from generate_series(1, 20000) n"
+        " select 'license', n::text, 'completed', now(), now() - n * interval '1 hour' from generate_series(1, 20000) n"
     )
     connection.execute("analyze scheduled_action_deadlines")
 

@@ -32,7 +32,7 @@ def broken(runtime, connection):
     """Return a function that creates a deadline with a reminder in a day, and sets a column to an invalid value."""
 
     def make(column="stages", change="jsonb_set(stages, '{0,repeat}', '7')"):
-        given = {"target": {"type": "licence", "id": "42"}, "due_at": NOW + 2 * DAY, "recipients": "ann@example.org"}
+        given = {"target": {"type": "license", "id": "42"}, "due_at": NOW + 2 * DAY, "recipients": "ann@example.org"}
         made = runtime.deadlines.set(given | {"reminders": ["1 day before"]})[0]
         connection.execute(f"update {TABLE} set {column} = {change} where id = %s", [made.id])
         return made.id
@@ -120,7 +120,7 @@ def test_an_invalid_deadline_can_be_completed_and_cancelled(runtime, broken, how
 
 
 def test_setting_an_invalid_deadline_again_by_its_name_repairs_it(runtime, connection):
-    target = {"type": "licence", "id": "42"}
+    target = {"type": "license", "id": "42"}
     given = {"target": target, "due_at": NOW + 2 * DAY, "name": "renewal", "recipients": "ann@example.org"}
     runtime.deadlines.set(given | {"reminders": ["1 day before"]})
     connection.execute(f"update {TABLE} set stages = '[7]'")

@@ -132,7 +132,7 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
             raise InvalidArgument("argument", argument, f"an argument of set_deadline; {hint}")
     target = given.get("target")
     if arguments.target_text(target) is None or target is None:
-        raise InvalidArgument("target", target, 'an object such as {"type": "licence", "id": "42"}')
+        raise InvalidArgument("target", target, 'an object such as {"type": "license", "id": "42"}')
     timezone = given.get("timezone") or "UTC"
     arguments.check_timezone(timezone)
     recurrence = arguments.check_text("recurrence", given.get("recurrence"), longest=2000)

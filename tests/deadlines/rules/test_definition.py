@@ -12,14 +12,14 @@ from scheduled_actions.deadlines.rules.definition import new_deadline
 from tests.factories import NOW
 
 ANN = "ann@example.org"
-GIVEN = {"target": {"type": "licence", "id": "42"}, "due_at": NOW + timedelta(days=90), "recipients": ANN}
+GIVEN = {"target": {"type": "license", "id": "42"}, "due_at": NOW + timedelta(days=90), "recipients": ANN}
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
         ({"target": None}, InvalidArgument, "target"),
-        ({"target": {"type": "licence"}}, InvalidArgument, "target"),
+        ({"target": {"type": "license"}}, InvalidArgument, "target"),
         ({"due_at": None}, InvalidArgument, "due_at"),
         ({"due_at": "tomorrow"}, InvalidArgument, "due_at"),
         ({"timezone": "Mars/Olympus"}, InvalidArgument, "timezone"),

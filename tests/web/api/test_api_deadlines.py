@@ -17,7 +17,7 @@ from tests.web.conftest import ADMIN_TOKEN, Api, application
 DAY = timedelta(days=1)
 DUE = NOW + 90 * DAY
 BODY = {
-    "target": {"type": "licence", "id": "42"},
+    "target": {"type": "license", "id": "42"},
     "due_at": DUE.isoformat(),
     "recipients": "ann@example.org",
     "reminders": ["60 days before", {"offset": "7 days before at 09:00", "repeat": "daily"}],
@@ -146,11 +146,11 @@ def test_several_deadlines_are_moved_in_one_request_and_a_series_is_cancelled(ap
 
 
 def test_deadlines_are_listed_in_pages_newest_first(api, connection):
-    ids = [made(api, target={"type": "licence", "id": str(n)})["id"] for n in range(3)]
+    ids = [made(api, target={"type": "license", "id": str(n)})["id"] for n in range(3)]
 
     first = api("GET", "/deadlines?limit=2").json
     rest = api("GET", f"/deadlines?limit=2&cursor={first['next_cursor']}").json
-    one = api("GET", "/deadlines?target_type=licence&target_id=1").json
+    one = api("GET", "/deadlines?target_type=license&target_id=1").json
     set_clock(connection, DUE + DAY)
 
     assert [each["id"] for each in first["deadlines"] + rest["deadlines"]] == ids[::-1]
@@ -163,7 +163,7 @@ def test_deadlines_are_listed_in_pages_newest_first(api, connection):
 @pytest.mark.parametrize(
     ("body", "status", "code", "text"),
     [
-        ({"target": {"type": "licence"}}, 400, "fields_invalid", "target.id"),
+        ({"target": {"type": "license"}}, 400, "fields_invalid", "target.id"),
         ({"due_at": None}, 400, "invalid_argument", "due_at"),
         ({"due_at": "soon"}, 400, "fields_invalid", "due_at"),
         ({"delay": "P1D"}, 400, "fields_invalid", "delay"),

@@ -227,7 +227,7 @@ def deadline(connection, database_url):
     set_clock(connection, NOW)
     with deadline_project(database_url):
         return set_deadline(
-            {"type": "licence", "id": "7"}, NOW + timedelta(days=8), name="renewal", team_id="red",
+            {"type": "license", "id": "7"}, NOW + timedelta(days=8), name="renewal", team_id="red",
             reminders=["4 days before", "1 day before"], recipients=["ann@example.org"],
         )  # fmt: skip
 

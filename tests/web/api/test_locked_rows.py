@@ -18,7 +18,7 @@ from tests.web.conftest import ADMIN_TOKEN, Api, application, run
 
 #: Seconds: the documented limit is two; a busy machine needs longer.
 SOON = 5.0
-DEADLINE = {"target": {"type": "licence", "id": "42"}, "name": "renewal", "recipients": ["ann@example.org"]}
+DEADLINE = {"target": {"type": "license", "id": "42"}, "name": "renewal", "recipients": ["ann@example.org"]}
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ REGISTRY = (
     deadline.send_reminder, deadline.send_escalation, deadline.mark_missed, deadline.create_next,
 )  # fmt: skip
 FAR_AWAY = datetime(2099, 1, 1, tzinfo=UTC)
-DUE = {"target": {"type": "licence", "id": "42"}, "due_at": FAR_AWAY.isoformat()}
+DUE = {"target": {"type": "license", "id": "42"}, "due_at": FAR_AWAY.isoformat()}
 NEW = {"action_type": OPEN, "payload": {}}
 AUTO = {"auto_actions": [{"offset": "1 day before", **NEW}]}
 #: A body that succeeds, by operation; `{id}` is the id that `made_by_code` returns.
@@ -222,7 +222,7 @@ def test_application_code_can_schedule_closed_types_for_a_team(team, runtime, co
 def test_a_team_can_change_its_resources_of_closed_types_except_their_types_and_payloads(team, runtime):
     one = made_by_code(runtime, "/actions", CLOSED)
     series = made_by_code(runtime, "/schedules", CLOSED)
-    licence = made_by_code(runtime, "/deadlines", CLOSED)
+    license = made_by_code(runtime, "/deadlines", CLOSED)
 
     answers = [
         team("PATCH", f"/actions/{one}", {"priority": 5, "force": True}),
@@ -231,7 +231,7 @@ def test_a_team_can_change_its_resources_of_closed_types_except_their_types_and_
         team("POST", f"/actions/{one}/retry"),
         team("POST", f"/schedules/{series}/pause", {}),
         team("PATCH", f"/schedules/{series}", {"priority": 5}),
-        team("PATCH", f"/deadlines/{licence}", {"timezone": "Europe/Berlin"}),
+        team("PATCH", f"/deadlines/{license}", {"timezone": "Europe/Berlin"}),
     ]
 
     assert [one.status_code for one in answers] == [200] * len(answers), [one.text for one in answers]

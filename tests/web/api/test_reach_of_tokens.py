@@ -42,7 +42,7 @@ shared = true
 [queries.own]
 sql = "select id, price from prices where team = %(team_id)s"
 """
-DUE = {"target": {"type": "licence", "id": "42"}, "due_at": "2099-01-01T00:00:00Z", "reminders": ["1 day before"]}
+DUE = {"target": {"type": "license", "id": "42"}, "due_at": "2099-01-01T00:00:00Z", "reminders": ["1 day before"]}
 
 
 @resolve_recipients("role")

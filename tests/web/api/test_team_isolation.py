@@ -88,8 +88,8 @@ ELSEWHERE = {
 }  # fmt: skip
 #: Values of the resources of a team, by filter.
 VALUES = {
-    "team_id": "blue", "action_type": "test:run", "lock_group": GROUP, "q": KEY, "user": USER, "target_type": "licence",
-    "target_id": "42", "name": "renewal", "event": "licence:*", "status": "failed",
+    "team_id": "blue", "action_type": "test:run", "lock_group": GROUP, "q": KEY, "user": USER, "target_type": "license",
+    "target_id": "42", "name": "renewal", "event": "license:*", "status": "failed",
 }  # fmt: skip
 
 
@@ -301,7 +301,7 @@ def everything(installation: Installation, api: Api, feed: str) -> dict[str, Any
         filters = {name: VALUES[name] for name in route.query.model_fields if name in VALUES}
         pairs = [{}, *({name: value} for name, value in filters.items())]
         for query in pairs:
-            both = {"target_type": "licence", "target_id": "42"} if {"target_id", "target_type"} & set(query) else query
+            both = {"target_type": "license", "target_id": "42"} if {"target_id", "target_type"} & set(query) else query
             answer = api("GET", f"{route.path}?{urlencode(both)}")
             seen[route.path, str(query)] = normalized([answer.status_code, answer.json])
     person = installation.person(api)

@@ -62,7 +62,7 @@ def test_a_month_shows_ended_pending_and_forecast_actions(admin_person, api, con
 def test_deadlines_and_their_reminders_link_to_the_deadline(admin_person, api, database_url):
     with deadline_project(database_url):
         deadline = set_deadline(
-            {"type": "licence", "id": "7"}, NOW + 8 * DAY, name="renewal", reminders=["4 days before"],
+            {"type": "license", "id": "7"}, NOW + 8 * DAY, name="renewal", reminders=["4 days before"],
             recipients=["ann@example.org"],
         )  # fmt: skip
 

@@ -13,7 +13,7 @@ from scheduled_actions.web.dashboard.deadlines.timeline import chart_of
 from tests.web.conftest import ADMIN_TOKEN, Api, run
 
 DUE = datetime(2040, 5, 3, 15, tzinfo=UTC)
-FORM = {"target_type": "licence", "target_id": "42", "due_at": "2040-05-03T17:00", "timezone": "Europe/Berlin"}
+FORM = {"target_type": "license", "target_id": "42", "due_at": "2040-05-03T17:00", "timezone": "Europe/Berlin"}
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def deadline(api):
 
     def make(**changes):
         values = {
-            "target": {"type": "licence", "id": "42"},
+            "target": {"type": "license", "id": "42"},
             "due_at": DUE.isoformat(),
             "recipients": ["ann@example.org"],
             "reminders": ["60 days before", "1 day before"],
@@ -51,7 +51,7 @@ def test_the_form_creates_a_deadline_in_its_own_time_zone(admin_person, api):
     sent = admin_person.sends(
         "/deadlines/new",
         **FORM,
-        name="trade licence",
+        name="trade license",
         recipients="ann@example.org, ben@example.org",
         remind=["60 days before", "1 day before"],
         reminders="5 days before",
@@ -86,11 +86,11 @@ def test_the_form_creates_a_deadline_in_its_own_time_zone(admin_person, api):
     ids=str,
 )
 def test_an_invalid_form_is_shown_again_with_its_input_and_the_error(admin_person, api, fields, message):
-    sent = admin_person.sends("/deadlines/new", **FORM | {"name": "trade licence", "remind": "7 days before"} | fields)
+    sent = admin_person.sends("/deadlines/new", **FORM | {"name": "trade license", "remind": "7 days before"} | fields)
 
     assert sent.status_code == 400
     assert message in sent.text
-    assert 'value="trade licence"' in sent.text
+    assert 'value="trade license"' in sent.text
     assert api("GET", "/deadlines").json["deadlines"] == []
 
 
@@ -259,7 +259,7 @@ def test_the_preview_shows_the_timeline_and_writes_nothing(admin_person, api):
 
 def test_an_edit_keeps_fields_that_the_form_does_not_show(admin_person, api, deadline):
     made = deadline(
-        name="trade licence",
+        name="trade license",
         reminders=["60 days before", {"offset": "7 days before", "repeat": "daily", "message": "Hurry."}],
         calendar={"dates": ["2040-04-30"], "holidays": "DE-BY", "adjustment": "preceding"},
         recipients=[{"id": "ann", "email": "ann@example.org"}],
@@ -269,7 +269,7 @@ def test_an_edit_keeps_fields_that_the_form_does_not_show(admin_person, api, dea
     assert 'value="DE-BY"' in form
 
     changed = {
-        "target_type": "licence", "target_id": "43", "timezone": "UTC",
+        "target_type": "license", "target_id": "43", "timezone": "UTC",
         "recipients": '[{"id": "ann", "email": "ann@example.org"}]', "holidays": "DE-BY", "adjustment": "following",
         "keep": ["reminder:7 days before", "escalation:1"], "remind": ["14 days before"],
         "level_offset_1": "5 days after", "level_to_1": "boss@example.org",
@@ -281,7 +281,7 @@ def test_an_edit_keeps_fields_that_the_form_does_not_show(admin_person, api, dea
 
     assert page.status_code == 200
     now = api("GET", f"/deadlines/{made['id']}").json
-    assert (now["name"], now["target_id"], now["due_at"]) == ("trade licence", "43", made["due_at"])
+    assert (now["name"], now["target_id"], now["due_at"]) == ("trade license", "43", made["due_at"])
     assert now["recipients"] == made["recipients"]
     assert now["calendar"]["dates"] == ["2040-04-30"]
     assert now["calendar"]["adjustment"] == "following"
@@ -302,7 +302,7 @@ def test_saving_an_untouched_form_changes_nothing(admin_person, api, deadline, r
     kept = [one["key"] for one in made["stages"] if one["kind"] in {"reminder", "escalation", "action"}]
 
     page = admin_person.makes(
-        f"/deadlines/{made['id']}/edit", target_type="licence", target_id="42", timezone="UTC",
+        f"/deadlines/{made['id']}/edit", target_type="license", target_id="42", timezone="UTC",
         recipients="ann@example.org", keep=kept, recurrence=recurrence or "",
     )  # fmt: skip
 
@@ -314,7 +314,7 @@ def test_saving_an_untouched_form_changes_nothing(admin_person, api, deadline, r
 def test_an_invalid_change_shows_the_form_again_with_the_error(admin_person, a_person, api, deadline):
     made = deadline(team_id="blue")
     path = f"/deadlines/{made['id']}/edit"
-    fields = {"target_type": "licence", "target_id": "42", "timezone": "UTC", "recipients": "ann@example.org"}
+    fields = {"target_type": "license", "target_id": "42", "timezone": "UTC", "recipients": "ann@example.org"}
 
     refused = admin_person.sends(path, **fields, reminders="whenever")
     assert (refused.status_code, "whenever" in refused.text) == (400, True)

@@ -23,7 +23,7 @@ SCHEDULE = {
     "skip": {"weekends": True, "dates": ["2030-01-01"]},
 }
 DEADLINE = {
-    "target": {"type": "licence", "id": "42"},
+    "target": {"type": "license", "id": "42"},
     "name": "renewal",
     "due_at": "2090-01-01T00:00:00Z",
     "reminders": ["7 days before", {"offset": "1 day before", "repeat": "daily"}],

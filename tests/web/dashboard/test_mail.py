@@ -25,7 +25,7 @@ def directory(runtime, tmp_path):
     return directory
 
 
-def catch(directory, subject='Trade "licence" <b>', html=None):
+def catch(directory, subject='Trade "license" <b>', html=None):
     message = EmailMessage()
     message["From"] = "Acme <no-reply@acme.example>"
     message["Subject"] = subject
@@ -41,7 +41,7 @@ def test_the_list_shows_each_mail_and_leads_to_it(directory, a_person):
 
     page = person.opens("/mail").text
 
-    assert "Trade &#34;licence&#34; &lt;b&gt;" in page
+    assert "Trade &#34;license&#34; &lt;b&gt;" in page
     assert "ann@example.org, bob@example.org" in page
     assert "no-reply@acme.example" in page
     assert f'href="/dashboard/mail/{made.id}"' in page

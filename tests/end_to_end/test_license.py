@@ -1,4 +1,4 @@
-"""A licence renewal with real mails: the clock moves day by day until the deadline is completed."""
+"""A license renewal with real mails: the clock moves day by day until the deadline is completed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BERLIN = ZoneInfo("Europe/Berlin")
 DUE = datetime(2027, 1, 15, 17, 0, tzinfo=BERLIN)
 OWN = (own.send_reminder, own.send_escalation, own.mark_missed, own.create_next)
 LICENCE = {
-    "target": {"type": "licence", "id": "42"},
+    "target": {"type": "license", "id": "42"},
     "due_at": DUE,
     "timezone": "Europe/Berlin",
-    "name": "trade licence",
+    "name": "trade license",
     "recipients": "ann@example.org",
     "reminders": ["60 days before at 09:00", {"offset": "7 days before at 09:00", "repeat": "daily"}],
     "auto_actions": [
-        {"offset": "30 days before at 09:00", "action_type": "approval:start", "payload": {"licence": 42}}
+        {"offset": "30 days before at 09:00", "action_type": "approval:start", "payload": {"license": 42}}
     ],
     "escalation": [{"offset": "14 days before at 09:00", "to": "cfo@example.org"}],
 }
@@ -71,7 +71,7 @@ def test_mails_are_sent_day_by_day_until_it_is_completed(tmp_path, database_url,
             today[0] = day.date().isoformat()
             set_clock(connection, day)
             if today[0] == completed_on:
-                done = runtime.deadlines.complete("trade licence", by="ann")
+                done = runtime.deadlines.complete("trade license", by="ann")
             sent_before = len(mailbox.envelopes)
             while runtime.processor.tick().processed:
                 pass
@@ -79,10 +79,10 @@ def test_mails_are_sent_day_by_day_until_it_is_completed(tmp_path, database_url,
 
         if completed_on:
             assert done.days_late == max(0, (datetime.fromisoformat(completed_on) - DUE.replace(tzinfo=None)).days + 1)
-            assert runtime.deadlines.get("trade licence").status == "completed"
+            assert runtime.deadlines.get("trade license").status == "completed"
         else:
-            assert runtime.deadlines.get("trade licence").status == "missed"
+            assert runtime.deadlines.get("trade license").status == "missed"
     assert happened == [(day, what) for day, what in EVENTS if completed_on is None or day < completed_on]
     first = mails(mailbox)[0]
-    assert "trade licence" in first["Subject"]
+    assert "trade license" in first["Subject"]
     assert "Next reminder: Friday, 8 January 2027, 09:00" in first.get_body(("plain",)).get_content()
