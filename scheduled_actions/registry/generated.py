@@ -42,6 +42,8 @@ def read(project: Path) -> RegistryContent:
         text = (project / HANDLERS / REGISTRY_NAME).read_text(encoding="utf-8")
         found = {"HANDLERS": None, "OPTIONS": {}, "FUNCTIONS": {}} | dict(_assigned(ast.parse(text)))
     except FileNotFoundError as error:
+        if not (project / HANDLERS).is_dir():
+            raise folder_missing(project) from error
         raise registry_error(problem="is missing") from error
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise registry_error(problem=f"cannot be read ({type(error).__name__})") from error
@@ -64,6 +66,12 @@ def registry_error(*, problem: str) -> RegistryInvalid:
     return RegistryInvalid(
         f"{HANDLERS}/{REGISTRY_NAME}", f"the generated file {problem}; run `python registry_build.py`"
     )
+
+
+def folder_missing(project: Path) -> RegistryInvalid:
+    """Return the error for a directory without handlers, which is usually not the project that the caller means."""
+    remedy = "create it, or run the command in the project's directory"
+    return RegistryInvalid(f"{HANDLERS}/", f"there is no such folder in {project}: {remedy}")
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, Any]]:

@@ -155,6 +155,11 @@ def test_a_project_without_the_generated_file_is_rejected(project):
     assert registry_build.load(project).types == Registry.load(project).types == {"a:one"}
 
 
+def test_a_directory_without_handlers_is_named_as_not_the_project(tmp_path):
+    with pytest.raises(RegistryInvalid, match=rf"no such folder in {tmp_path}: .* run the command in the project's"):
+        Registry.load(tmp_path)
+
+
 def test_the_error_for_an_unknown_type_names_the_most_similar_type():
     with pytest.raises(UnknownActionType, match='did you mean "email:send"'):
         Registry.of(send_email).resolve("emial:send")

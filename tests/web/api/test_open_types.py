@@ -222,7 +222,7 @@ def test_application_code_can_schedule_closed_types_for_a_team(team, runtime, co
 def test_a_team_can_change_its_resources_of_closed_types_except_their_types_and_payloads(team, runtime):
     one = made_by_code(runtime, "/actions", CLOSED)
     series = made_by_code(runtime, "/schedules", CLOSED)
-    license = made_by_code(runtime, "/deadlines", CLOSED)
+    license_deadline = made_by_code(runtime, "/deadlines", CLOSED)
 
     answers = [
         team("PATCH", f"/actions/{one}", {"priority": 5, "force": True}),
@@ -231,7 +231,7 @@ def test_a_team_can_change_its_resources_of_closed_types_except_their_types_and_
         team("POST", f"/actions/{one}/retry"),
         team("POST", f"/schedules/{series}/pause", {}),
         team("PATCH", f"/schedules/{series}", {"priority": 5}),
-        team("PATCH", f"/deadlines/{license}", {"timezone": "Europe/Berlin"}),
+        team("PATCH", f"/deadlines/{license_deadline}", {"timezone": "Europe/Berlin"}),
     ]
 
     assert [one.status_code for one in answers] == [200] * len(answers), [one.text for one in answers]
