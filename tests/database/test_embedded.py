@@ -24,6 +24,7 @@ import pytest
 from scheduled_actions.core.errors import EmbeddedPostgresFailed, NotConfigured
 from scheduled_actions.database.embedded import attach, cluster, dsn_if_running, remove
 from scheduled_actions.database.embedded.cluster import free_port
+from tests.faults.serving import has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -365,14 +366,6 @@ def test_a_server_that_does_not_respond_is_waited_for_and_not_replaced(used):
 
         assert joined == server.dsn
         assert postmaster(joined) == pid
-
-
-def has_ended(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 def unanswered(port: int) -> int:
