@@ -16,9 +16,11 @@ RESULTS = $$(ls benchmarks/results/latest.json benchmarks/results/peers.json 2>/
 # These files are newer than the dependency files if .venv has what `make run` needs, and all dependencies.
 LOCAL := .venv/.local
 DEV := .venv/.dev
-# Empty if .venv is absent or unusable: its scripts have the path of another directory, or its Python is gone.
+# Empty if .venv is absent or unusable: its scripts have the path of another directory, its Python is gone, or the
+# installation of its pip was interrupted (an installer writes the file INSTALLER last).
 USABLE := $(shell { . .venv/bin/activate && test "$$VIRTUAL_ENV" = "$$(pwd -P)/.venv" && \
-	$(BIN)/python -c 'import pip'; } >/dev/null 2>&1 && echo yes)
+	$(BIN)/python -c 'from importlib import metadata; assert metadata.distribution("pip").read_text("INSTALLER")'; } \
+	>/dev/null 2>&1 && echo yes)
 ifndef USABLE
 $(shell rm -f $(LOCAL) $(DEV))
 endif
@@ -38,7 +40,7 @@ install: $(DEV) ## Create .venv and install all dependencies; the other targets 
 .PHONY: venv
 # Installing pip from its wheel takes half as long as ensurepip, which compiles all of it.
 venv:
-	@test ! -d .venv || echo "This directory was moved, or the Python of .venv is gone: creating .venv again."
+	@test ! -d .venv || echo "This directory was moved, or .venv is incomplete: creating .venv again."
 	@set -e; python="$(PYTHON)"; \
 	test -n "$$python" || { \
 		echo "No Python 3.11 or newer on PATH. Install one, or run: make install PYTHON=/path/to/python" >&2; exit 1; }; \

@@ -178,7 +178,7 @@ def test_a_moved_directory_gets_a_new_venv(clone, tmp_path):
     output = clone.make("run")
 
     assert "creating" not in listed
-    assert output.count("This directory was moved, or the Python of .venv is gone: creating .venv again.") == 1
+    assert output.count("This directory was moved, or .venv is incomplete: creating .venv again.") == 1
     assert f"ran served in {tmp_path / 'moved to'}/.venv" in output
     assert clone.stamps() == {".local"}
 
@@ -225,10 +225,19 @@ def test_a_failed_installation_leaves_no_stamp_and_the_next_one_completes_it(clo
     assert "ran served" in clone.make("run")
 
 
-@pytest.mark.parametrize("moment", [".venv/bin/activate", ".venv/lib/python*/site-packages/setuptools-1.dist-info"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "bin/activate",
+        *(
+            f"lib/python*/site-packages/{name}"
+            for name in ("setuptools-1.dist-info", "pip/__init__.py", "served-1.dist-info")
+        ),
+    ],
+)
 def test_an_interrupted_installation_leaves_no_stamp_and_the_next_one_completes_it(clone, moment):
     begun = clone.start("run")
-    wait_until(lambda: any(clone.directory.glob(moment)), within=60, what=f"{moment} exists")
+    wait_until(lambda: any(clone.directory.glob(f".venv/{moment}")), within=60, what=f"{moment} exists")
     os.killpg(begun.pid, signal.SIGINT)
     begun.communicate(timeout=60)
 
