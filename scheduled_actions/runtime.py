@@ -150,7 +150,7 @@ class Runtime:
     scheduler: _lazy[Scheduler] = _lazy("actions.service:Scheduler", "database", "action_validator", "settler", "wake")
     #: Counts, finds and changes actions for the management API.
     action_operations: _lazy[ActionOperations] = _lazy(
-        "actions.management:ActionOperations", "database", "_find_scheduler"
+        "actions.management:ActionOperations", "database", "_find_scheduler", "wake"
     )
 
     @_part
@@ -218,7 +218,7 @@ class Runtime:
 
     #: Creates, reads and changes schedules.
     schedules: _lazy[Schedules] = _lazy(
-        "schedules.service:Schedules", "database", "registry", "series", "action_validator"
+        "schedules.service:Schedules", "database", "registry", "series", "action_validator", "wake"
     )
 
     def _prepare(self, action_type: str, payload: Any, /, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
@@ -227,7 +227,7 @@ class Runtime:
 
     #: Sets, reads and changes deadlines.
     deadlines: _lazy[Deadlines] = _lazy(
-        "deadlines.service:Deadlines", "database", "payload_validator", "notifications.recipients"
+        "deadlines.service:Deadlines", "database", "payload_validator", "notifications.recipients", "wake"
     )
 
     #: Facts that the application reports.
@@ -248,11 +248,11 @@ class Runtime:
 
     #: Creates, reads and changes webhook endpoints.
     endpoints: _lazy[Endpoints] = _lazy(
-        "webhooks.endpoints.service:Endpoints", "database", "config", "endpoint_directory"
+        "webhooks.endpoints.service:Endpoints", "database", "config", "endpoint_directory", "wake"
     )
 
     #: Lists and resends webhook deliveries.
-    deliveries: _lazy[Deliveries] = _lazy("webhooks.deliveries:Deliveries", "database", "endpoint_directory")
+    deliveries: _lazy[Deliveries] = _lazy("webhooks.deliveries:Deliveries", "database", "endpoint_directory", "wake")
 
     #: Creates, lists, renders and revokes calendar feeds.
     feeds: _lazy[Feeds] = _lazy("calendar.feeds:Feeds", "database", "schedule_rules")

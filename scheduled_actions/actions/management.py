@@ -20,10 +20,11 @@ from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.action import FINISHED, Action, Status
 from scheduled_actions.core.errors import StateConflict, UnknownAction
 from scheduled_actions.core.pages import read_page_by
+from scheduled_actions.core.wake import Wake
 from scheduled_actions.database.boundary import RETRYABLE_ERRORS
 from scheduled_actions.database.bounded import StatementLimits
 from scheduled_actions.database.connection import Connection, Database
-from scheduled_actions.database.transactions import borrowed_connection
+from scheduled_actions.database.transactions import announce, borrowed_connection
 
 #: Maximum number of actions in one bulk change.
 BULK_MOST = 10_000
@@ -102,12 +103,14 @@ class ActionOperations:
     Args:
         database: Holds the actions.
         find_scheduler: Returns the scheduler; called only for changes, because it needs the registry.
+        wake: Starts a tick for actions that are due now; None leaves that to the cron.
         bounds: Limits of one call.
         monotonic: A clock that returns seconds.
     """
 
     database: Database
     find_scheduler: Callable[[], Scheduler]
+    wake: Wake | None = None
     bounds: SearchBounds = field(default=BOUNDS, kw_only=True)
     monotonic: Callable[[], float] = field(default=time.monotonic, kw_only=True)
 
@@ -229,7 +232,9 @@ class ActionOperations:
         """
         wanted = arguments.check_id(action_id)
         with borrowed_connection(self.database, connection) as borrowed:
-            return store.change(borrowed, "run_now", wanted, team_id=team_id, wanted_status="pending", by=by)
+            due = store.change(borrowed, "run_now", wanted, team_id=team_id, wanted_status="pending", by=by)
+        announce(self.wake, connection)
+        return due
 
     def purge(self, action_id: UUID | str, *, team_id: str | None, connection: Connection | None = None) -> Action:
         """Delete a finished action before its retention ends; return the deleted action.

@@ -23,7 +23,7 @@ from scheduled_actions.core.requester import Requester
 from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.core.wake import Wake
 from scheduled_actions.database.connection import Connection, Database, atomic
-from scheduled_actions.database.transactions import borrowed_connection, commits_itself
+from scheduled_actions.database.transactions import announce, borrowed_connection, commits_itself
 
 #: Application code waits up to ten seconds for a full list; the API returns a short page after half a second.
 _PATIENT = SearchBounds(page_seconds=10.0)
@@ -360,9 +360,8 @@ class Scheduler:
 
     def _announce(self, action_ids: list[UUID], connection: psycopg.Connection[Any] | None) -> None:
         """Start a tick now or, within a caller's transaction, after its commit."""
-        if self.wake is not None and commits_itself(connection):
-            self.wake.notify()
-        elif self.wake is not None:
+        announce(self.wake, connection)
+        if self.wake is not None and not commits_itself(connection):
             self.wake.notify_after_commit(action_ids)
 
 

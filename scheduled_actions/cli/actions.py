@@ -41,11 +41,16 @@ from scheduled_actions.core.messages import counted
 
 if TYPE_CHECKING:
     from scheduled_actions.actions.management import ActionOperations, BulkResult
+    from scheduled_actions.runtime import Runtime
 
 # Imports are inside functions, so that help needs no database driver.
 # ruff: noqa: PLC0415
 
 NONE_YET = "no actions yet: `scheduled-actions schedule TYPE --payload '{}'` creates one"
+_NOT_PINGED = (
+    "warning: nothing calls /cron/process, so the action waits: run `scheduled-actions dev`, or see `scheduled-actions "
+    "cron-setup`"
+)
 #: Maximum number of actions that a bulk command changes between two progress reports.
 _BATCH_SIZE = 500
 _RETRIABLE = (Status.FAILED, Status.CANCELLED, Status.SKIPPED)
@@ -102,11 +107,22 @@ def schedule(
         **fold_wait(options),
     )
     with handlers_aside():
-        scheduled = project.open().scheduler.schedule_action(new)
+        runtime = project.open()
+        scheduled = runtime.scheduler.schedule_action(new)
     answer(
         {"id": scheduled.id, "deduplicated": scheduled.deduplicated},
         f"{'merged into' if scheduled.deduplicated else 'scheduled'} {scheduled.id}",
     )
+    if not runtime.wake.is_on and not _is_pinged(runtime):
+        click.echo(_NOT_PINGED, err=True)
+
+
+def _is_pinged(runtime: Runtime) -> bool:
+    from scheduled_actions.operations.doctor import store
+    from scheduled_actions.operations.doctor.rules.ticks import is_missing
+
+    with runtime.database.connection() as connection:
+        return not is_missing(next(iter(store.pings(connection)), None))
 
 
 @click.group()

@@ -188,9 +188,7 @@ def create(
         "created_by": caller(),
     }
     with handlers_aside():
-        runtime = project.open()
-        deadline, is_new = runtime.deadlines.set(arguments)
-    runtime.wake.notify()  # A stage may be due now.
+        deadline, is_new = project.open().deadlines.set(arguments)
     _report(deadline, f"{'created' if is_new else 'is up to date'}: due {zoned(deadline.due_at, deadline)}")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from scheduled_actions.core.errors import ActionLocked, ScheduledActionsError
+from scheduled_actions.core.messages import listed
 
 
 class LazyGroup(click.Group):
@@ -32,11 +33,26 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the name of the command in the first argument, the imported command, and the other arguments."""
+        if args[0] not in self.commands and not ctx.resilient_parsing and (found := self._subcommands(args[0])):
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {listed(found, most=4)}?", ctx)
         name, command, rest = super().resolve_command(ctx, args)
-        if name in self._locations:
-            module, _, attribute = self._locations[name].partition(":")
-            command = getattr(import_module(module), attribute)
-        return name, command, rest
+        return name, command if name is None else self._imported(name, command), rest
+
+    def _imported(self, name: str, command: click.Command | None) -> click.Command | None:
+        if name not in self._locations:
+            return command
+        module, _, attribute = self._locations[name].partition(":")
+        imported: click.Command = getattr(import_module(module), attribute)
+        return imported
+
+    def _subcommands(self, name: str) -> list[str]:
+        """Return the commands that end with a name: `actions list` and others for `list`."""
+        groups = {group: self._imported(group, None) for group in self._locations}
+        return [
+            f"'{group} {name}'"
+            for group, command in groups.items()
+            if isinstance(command, click.Group) and name in command.commands
+        ]
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own
         """Run the command and return its result.

@@ -15,7 +15,7 @@ from scheduled_actions.core.pages import MAX_ROWS_READ
 from scheduled_actions.core.wake import Wake
 from scheduled_actions.database.connection import Connection, Database
 from scheduled_actions.database.statements import Statements
-from scheduled_actions.database.transactions import borrowed_connection, commits_itself, database_refusal, savepoint
+from scheduled_actions.database.transactions import announce, borrowed_connection, database_refusal, savepoint
 
 sql = Statements(__file__)
 
@@ -71,7 +71,7 @@ class Facts:
         except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
             raise database_refusal(error) from error
         if report.has_waiters:
-            self._announce(connection)
+            announce(self.wake, connection, has_changed=True)
         return report
 
     @contextmanager
@@ -197,12 +197,7 @@ class Facts:
         with borrowed_connection(self.database, connection) as borrowed:
             if sql.run(borrowed, "delete_fact", parameters).fetchone() is None:
                 raise UnknownFact(target["type"], target["id"], name)
-        self._announce(connection)
-
-    def _announce(self, connection: psycopg.Connection[Any] | None) -> None:
-        """Start a tick unless the change is in the caller's open transaction, which a tick cannot read yet."""
-        if self.wake is not None and commits_itself(connection):
-            self.wake.notify(has_changed=True)
+        announce(self.wake, connection, has_changed=True)
 
 
 def _parameters(target: Mapping[str, str], name: str, team_id: str | None) -> dict[str, Any]:

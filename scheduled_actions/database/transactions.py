@@ -16,6 +16,7 @@ import psycopg
 from psycopg.adapt import AdaptersMap
 
 from scheduled_actions.core.errors import InvalidArgument, RefusedByDatabase
+from scheduled_actions.core.wake import Wake
 from scheduled_actions.database.boundary import temporary_refusal
 from scheduled_actions.database.bounded import BoundedConnection
 from scheduled_actions.database.connection import Connection, Database, atomic
@@ -63,6 +64,18 @@ def borrowed_connection(database: Database, connection: psycopg.Connection[Any] 
 def commits_itself(connection: psycopg.Connection[Any] | None) -> bool:
     """Return whether a call with this connection commits its own transaction instead of joining an existing one."""
     return connection is None and joined_connection.get() is None
+
+
+def announce(wake: Wake | None, connection: psycopg.Connection[Any] | None, *, has_changed: bool = False) -> None:
+    """Wake a tick for a change that is committed; a change in the caller's open transaction is left to the cron.
+
+    Args:
+        wake: Starts the tick; None: leave the change to the cron.
+        connection: The one that was given to the call.
+        has_changed: Whether actions may be waiting for the change; False: something may be due.
+    """
+    if wake is not None and commits_itself(connection):
+        wake.notify(has_changed=has_changed)
 
 
 def savepoint(connection: Connection) -> AbstractContextManager[object]:

@@ -18,9 +18,10 @@ from scheduled_actions.actions.validation import PayloadValidator
 from scheduled_actions.core import checks as arguments, json_text
 from scheduled_actions.core.errors import ActionTypeForbidden, InvalidArgument, UnknownDeadline, WrongDeadlineStatus
 from scheduled_actions.core.requester import Requester, narrower, reach_of
+from scheduled_actions.core.wake import Wake
 from scheduled_actions.database import clock as database_clock
 from scheduled_actions.database.connection import Connection, Database, atomic
-from scheduled_actions.database.transactions import borrowed_connection
+from scheduled_actions.database.transactions import announce, borrowed_connection
 from scheduled_actions.deadlines import changes as change, store
 from scheduled_actions.deadlines.changes import NOT_ACKNOWLEDGED, refuse_closed
 from scheduled_actions.deadlines.model import Deadline, Stage
@@ -61,6 +62,8 @@ class Deadlines:
     #: Validates the types and payloads of auto-actions.
     payloads: PayloadValidator
     recipients: Recipients
+    #: Starts a tick for stages that may be due now; None leaves them to the cron.
+    wake: Wake | None = None
 
     def get(self, reference: UUID | str, *, team_id: str | None = None) -> Deadline:
         """Return a deadline by id or name.
@@ -130,10 +133,15 @@ class Deadlines:
             # If another session creates a deadline of this name at the same time, the second attempt updates it.
             for _ in range(2):
                 if (found := _lock_by_name(lent, new)) is not None:
-                    return change.update_by_name(lent, found, new), False
+                    result = change.update_by_name(lent, found, new), False
+                    break
                 if created := change.create(lent, [new]):
-                    return store.read(lent, created[0]), True
-            raise UnknownDeadline(new.name)
+                    result = store.read(lent, created[0]), True
+                    break
+            else:
+                raise UnknownDeadline(new.name)
+        announce(self.wake, connection)
+        return result
 
     def set_many(
         self, given: Sequence[Mapping[str, Any]], *, connection: psycopg.Connection[Any] | None = None
@@ -166,7 +174,8 @@ class Deadlines:
                 raise InvalidArgument(
                     "name", problem="is given twice, or already in use by an unresolved deadline of the team"
                 )
-            return created
+        announce(self.wake, connection)
+        return created
 
     def preview(self, given: Mapping[str, Any], *, requester: Requester | None = None) -> DeadlinePreview:
         """Return the due instant and the stages of a new deadline without storing the deadline.
@@ -364,6 +373,7 @@ class Deadlines:
                 moved.append((deadline, deadline, due_instant(due_at, deadline.timezone, now=now)))
             if moved:
                 change.move(lent, moved, next(iter(rows.values())).now, by=by, reason=reason, resend=resend)
+        announce(self.wake, connection)
         return len(moved)
 
     def pause(
@@ -617,6 +627,8 @@ class Deadlines:
     ) -> Iterator[tuple[Connection, Deadline, datetime]]:
         """Open or join a transaction; yield its connection, the locked deadline, and the database's current time.
 
+        After the commit of its own transaction, a tick is woken.
+
         Raises:
             UnknownDeadline: No deadline has that id or name (in that team).
             WrongDeadlineStatus: `statuses` are given, and the deadline has another status.
@@ -627,6 +639,7 @@ class Deadlines:
             if statuses:
                 refuse_closed(reference, deadline, *statuses)
             yield lent, deadline, now
+        announce(self.wake, connection)
 
     def _now(self) -> datetime:
         with borrowed_connection(self.database, None) as lent:

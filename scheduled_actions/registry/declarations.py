@@ -220,6 +220,14 @@ class _Reader:
         first = self.imported.get(node.id, "") if isinstance(node, ast.Name) else ""
         return _BY_DOTTED_NAME.get(".".join([first, *steps]))
 
+    def _takes_context_first(self, function: _FunctionNode) -> bool:
+        match function.args.posonlyargs + function.args.args:
+            case [first, _]:
+                name = first.annotation.id if isinstance(first.annotation, ast.Name) else ""
+                return first.arg in {"context", "ctx"} or self.imported.get(name) == f"{_PACKAGE}.Context"
+            case _:
+                return False
+
     def _add(self, function: _FunctionNode, mark: ast.Call, decorator: Decorator, name: str) -> None:
         """Add a declaration, and the mistakes in its options."""
         values, recurrence_lines = options.read(mark, self._report) if decorator is ACTION else ({}, {})
@@ -229,6 +237,8 @@ class _Reader:
         if isinstance(function, ast.AsyncFunctionDef) and (decorator is not ACTION or values.get("transactional")):
             what = "transactional=True" if decorator is ACTION else f"@{decorator.name}"
             self._report(mark.lineno, f"{what} does not work with async def: write def")
+        if decorator is ACTION and self._takes_context_first(function):
+            self._report(function.lineno, f"the payload comes first: write def {function.name}(payload, context)")
         try:
             if decorator.kind is None:
                 action(name, **values)

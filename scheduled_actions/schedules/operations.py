@@ -13,7 +13,7 @@ from scheduled_actions.core.action import Scheduled, Status
 from scheduled_actions.core.errors import InvalidArgument, NothingPlanned, ScheduleEnded
 from scheduled_actions.core.errors.families import short
 from scheduled_actions.database.connection import Connection, atomic
-from scheduled_actions.database.transactions import borrowed_connection
+from scheduled_actions.database.transactions import announce, borrowed_connection
 from scheduled_actions.schedules import store
 from scheduled_actions.schedules.model import Schedule
 from scheduled_actions.schedules.service import Schedules
@@ -125,7 +125,8 @@ def run_now(
     """
     with locked(schedules, reference, team_id=team_id, connection=connection) as (schedule, borrowed):
         (action_id,) = store.insert_occurrences(borrowed, schedule.id, [None], by=arguments.check_text("by", by))
-        return Scheduled(action_id, deduplicated=False)
+    announce(schedules.wake, connection)
+    return Scheduled(action_id, deduplicated=False)
 
 
 def backfill(
@@ -177,7 +178,9 @@ def backfill(
         )
     with locked(schedules, schedule.id, team_id=team_id, connection=connection) as (_, borrowed):
         by = arguments.check_text("by", by)
-        return store.insert_occurrences(borrowed, schedule.id, [one.at for one in found], by=by)
+        action_ids = store.insert_occurrences(borrowed, schedule.id, [one.at for one in found], by=by)
+    announce(schedules.wake, connection)
+    return action_ids
 
 
 def skip_next(

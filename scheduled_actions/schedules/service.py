@@ -14,6 +14,7 @@ from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid, UnknownSchedule
 from scheduled_actions.core.pages import MAX_ROWS_READ
 from scheduled_actions.core.requester import Requester
+from scheduled_actions.core.wake import Wake
 from scheduled_actions.database import clock
 from scheduled_actions.database.connection import Connection, Database, atomic
 from scheduled_actions.database.transactions import borrowed_connection, commits_itself
@@ -42,12 +43,14 @@ class Schedules:
         registry: Holds the declarations in code.
         hook: Plans occurrences.
         validator: Validates types, payloads, conditions and follow-ups.
+        wake: Starts a tick for additional runs; None leaves them to the cron.
     """
 
     database: Database
     registry: Registry
     hook: ScheduleHook
     validator: ActionValidator
+    wake: Wake | None = None
 
     def schedule_recurring(
         self,

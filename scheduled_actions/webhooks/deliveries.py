@@ -21,9 +21,10 @@ from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.json_text import encode
 from scheduled_actions.core.pages import MAX_ROWS_READ
 from scheduled_actions.core.retry import RetryPolicy
+from scheduled_actions.core.wake import Wake
 from scheduled_actions.database import clock
 from scheduled_actions.database.connection import Connection, Database
-from scheduled_actions.database.transactions import borrowed_connection
+from scheduled_actions.database.transactions import announce, borrowed_connection
 from scheduled_actions.webhooks import deliveries_store as store
 from scheduled_actions.webhooks.endpoints.directory import EndpointDirectory
 from scheduled_actions.webhooks.endpoints.model import Endpoint
@@ -55,10 +56,16 @@ class Deliveries:
     """The webhook deliveries of one project.
 
     In every method, `team_id` restricts the call to one team; deliveries of other teams are treated as unknown.
+
+    Args:
+        database: Holds the deliveries.
+        directory: Looks up endpoints.
+        wake: Starts a tick for resent deliveries; None leaves them to the cron.
     """
 
     database: Database
     directory: EndpointDirectory
+    wake: Wake | None = None
 
     def get(self, delivery_id: UUID | str, *, team_id: str | None = None) -> store.Delivery:
         """Return a delivery by id.
@@ -131,22 +138,27 @@ class Deliveries:
             WrongStatus: The delivery is still pending or running.
         """
         with borrowed_connection(self.database, connection) as lent, lent.transaction():
-            found = _get(lent, delivery_id, team_id)
-            retried = actions.one(lent, "retry_action", id=found.id, by=by, team_id=team_id)
-            if retried is not None:
-                return Scheduled(retried.id, deduplicated=False)
-            if found.status != Status.COMPLETED:
-                remedy = (
-                    "a pending delivery is sent automatically; to send it now, run the action"
-                    if found.status == Status.PENDING
-                    else None
-                )
-                raise WrongStatus(found.id, found.status, "completed, failed, cancelled or skipped", remedy=remedy)
-            action = actions.one(lent, "get_action", id=found.id, team_id=None)
-            if action is None:
-                raise UnknownDelivery(delivery_id)
-            endpoint = self.directory.lookup(found.endpoint)
-            return actions.schedule(lent, _resend(action, by, None if endpoint is None else endpoint.retry))
+            resent = self._replay(lent, delivery_id, team_id, by)
+        announce(self.wake, connection)
+        return resent
+
+    def _replay(self, lent: Connection, delivery_id: UUID | str, team_id: str | None, by: str | None) -> Scheduled:
+        found = _get(lent, delivery_id, team_id)
+        retried = actions.one(lent, "retry_action", id=found.id, by=by, team_id=team_id)
+        if retried is not None:
+            return Scheduled(retried.id, deduplicated=False)
+        if found.status != Status.COMPLETED:
+            remedy = (
+                "a pending delivery is sent automatically; to send it now, run the action"
+                if found.status == Status.PENDING
+                else None
+            )
+            raise WrongStatus(found.id, found.status, "completed, failed, cancelled or skipped", remedy=remedy)
+        action = actions.one(lent, "get_action", id=found.id, team_id=None)
+        if action is None:
+            raise UnknownDelivery(delivery_id)
+        endpoint = self.directory.lookup(found.endpoint)
+        return actions.schedule(lent, _resend(action, by, None if endpoint is None else endpoint.retry))
 
     def count_lost(self, since: datetime, *, endpoint: str | None = None, team_id: str | None = None) -> int:
         """Return the number of deliveries that failed or were skipped since an instant, at most 100,000.
@@ -197,6 +209,7 @@ class Deliveries:
             batch = after or _first_batch(connection, store.LOST)
             selection = _selection(since, batch.until, endpoint, team_id)
             count = store.recover(connection, selection, status=batch.status, by=by, limit=limit)
+        announce(self.wake, None)
         return _progress(batch, store.LOST, count=count, following=store.EventCursor() if count else None)
 
     def replay_missed(
@@ -249,6 +262,7 @@ class Deliveries:
                     max_attempts=max_attempts_of(retry),
                     by=by,
                 )
+        announce(self.wake, None)
         following = store.EventCursor(events[-1].completed_at, events[-1].id) if events else None
         return _progress(batch, store.ROUTED, count=count, following=following)
 

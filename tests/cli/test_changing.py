@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.factories import database_now, insert, row
+from tests.factories import a_tick, database_now, insert, row
 
 ANN = ("--payload", '{"name": "Ann"}')
 BY = f"cli:{getpass.getuser()}"
@@ -75,10 +75,22 @@ def test_schedule_prints_the_id_as_text(run):
     assert ran.stdout.startswith("scheduled 0")
 
 
+def test_schedule_warns_if_nothing_pings_the_project(run, connection):
+    before = run("schedule", "greeting:say", *ANN)
+    a_tick(connection)
+    after = run("schedule", "greeting:say", *ANN)
+
+    assert before.stderr.startswith("warning: nothing calls /cron/process, so the action waits: run `scheduled-actions")
+    assert after.stderr == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["gretting:say", *ANN], 'action type "gretting:say" has no handler; did you mean "greeting:say"?'),
+        (
+            ["gretting:say", *ANN],
+            'did you mean "greeting:say"? After adding a handler, run `scheduled-actions registry build`',
+        ),
         (["greeting:say"], 'payload of "greeting:say": name'),
         (["greeting:say", "--payload", "[1]"], "not a JSON object"),
         (["greeting:say", "--payload", "null"], "not a JSON object"),

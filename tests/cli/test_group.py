@@ -94,6 +94,16 @@ def test_an_unknown_command_is_a_usage_error_with_a_suggestion():
     assert "actions" in result.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("mistyped", "suggested"), [("retry", "Did you mean 'actions retry'?"), ("list", "Did you mean 'actions list', ")]
+)
+def test_the_name_of_a_subcommand_alone_is_answered_with_its_full_name(mistyped, suggested):
+    result = CliRunner().invoke(main, [mistyped])
+
+    assert result.exit_code == 2
+    assert f"Error: No such command '{mistyped}'. {suggested}" in result.stderr
+
+
 def test_version_prints_the_version_of_the_package():
     result = CliRunner().invoke(main, ["--version"])
 

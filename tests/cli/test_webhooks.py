@@ -203,6 +203,15 @@ def test_deliveries_are_listed_and_shown_with_their_attempts(run, connection):
     assert run("deliveries", "list", "--event", "x:y").stdout == "no delivery matches\n"
 
 
+def test_the_list_says_why_a_delivery_is_tried_again_and_when(run, connection):
+    insert_lost_deliveries(connection, 1)
+    connection.execute("update scheduled_actions set status = 'pending'")
+
+    (line,) = run("deliveries", "list").stdout.splitlines()[1:]
+
+    assert re.search(r"next 2\d{3}-\S+ \S+: no luck", line)
+
+
 def test_a_delivery_is_replayed(run, connection):
     insert_lost_deliveries(connection, 1)
     (lost,) = run("deliveries", "list", "--json").json["deliveries"]

@@ -203,6 +203,14 @@ def test_packages_and_namespaces_are_searched_and_hidden_folders_are_not(tmp_pat
             "handlers/email.py:2: transactional=True does not work with async def",
         ),
         (
+            "@action('a:one')\ndef one(context, payload): ...",
+            "handlers/email.py:3: the payload comes first: write def one(payload, context)",
+        ),
+        (
+            "from scheduled_actions import Context\n@action('a:one')\nasync def one(run: Context, payload: dict): ...",
+            "handlers/email.py:4: the payload comes first: write def one(payload, context)",
+        ),
+        (
             "class Mail:\n  @action('a:one')\n  def one(self, payload): ...",
             "handlers/email.py:3: @action belongs on a def at the module's top level",
         ),

@@ -14,8 +14,11 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from handlers import deadline
 from scheduled_actions import action
 from scheduled_actions.actions.model import NewAction
+from scheduled_actions.registry import Registry
+from scheduled_actions.schedules import operations
 from scheduled_actions.web.extension import ScheduledActions
 from tests.factories import CRON_SECRET, PATIENCE, projects, wait_until
 
@@ -89,6 +92,37 @@ def test_the_commit_of_a_due_action_sends_a_signed_ping_without_the_secret(a_pro
     assert CRON_SECRET not in str(headers)
     assert headers["x-scheduled-actions-wake"] == "1"
     assert headers["webhook-signature"].startswith("v1,")
+
+
+def a_deadline(project):
+    return project.deadlines.set({"target": {"type": "order", "id": "1"}, "due_at": MINUTE})[0]
+
+
+def a_schedule(project):
+    return project.schedules.schedule_recurring("test:run", {}, "daily")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "change"),
+    [
+        (lambda _: None, a_deadline),
+        (a_deadline, lambda project, created: project.deadlines.move(created.id, timedelta(0))),
+        (a_schedule, lambda project, created: operations.run_now(project.schedules, created.id)),
+        (
+            lambda project: schedule(project, scheduled_at=MINUTE),
+            lambda project, later: project.action_operations.run_now(later.id, by=None, team_id=None),
+        ),
+    ],
+)
+def test_changes_that_make_something_due_send_a_ping(a_project, receiver, prepare, change):
+    project = a_project(run, registry=Registry.of(run, deadline.mark_missed), url=receiver.url)
+    given = prepare(project)
+    wait_until(lambda: receiver.open == 0)
+    before = len(receiver.headers)
+
+    change(project) if given is None else change(project, given)
+
+    wait_until(lambda: len(receiver.headers) > before)
 
 
 @pytest.mark.parametrize("arguments", [{"scheduled_at": MINUTE}])

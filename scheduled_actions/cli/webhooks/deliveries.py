@@ -29,6 +29,7 @@ from scheduled_actions.core.messages import counted
 
 if TYPE_CHECKING:
     from scheduled_actions.webhooks.deliveries import BatchProgress
+    from scheduled_actions.webhooks.deliveries_store import Delivery
 
 
 def _past_instant(text: str) -> datetime:
@@ -76,12 +77,16 @@ def list_(project: Project, /, **filters: Any) -> None:  # noqa: ANN401 - of Del
             "ENDPOINT": lambda one: one.endpoint,
             "ATTEMPTS": lambda one: str(one.attempts),
             "ANSWER": lambda one: str(one.response_status or ""),
-            "NOTE": lambda one: one_line(
-                f"next {local(one.next_attempt_at)}" if one.next_attempt_at is not None else one.error or "", longest=50
-            ),
+            "NOTE": lambda one: one_line(_note(one), longest=80),
         },
         empty="no delivery matches",
     )
+
+
+def _note(delivery: Delivery) -> str:
+    """Return why the last attempt failed, and when the next one starts."""
+    following = "" if delivery.next_attempt_at is None else f"next {local(delivery.next_attempt_at)}"
+    return ": ".join(part for part in (following, delivery.error) if part)
 
 
 @deliveries.command()

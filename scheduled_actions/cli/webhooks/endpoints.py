@@ -224,7 +224,6 @@ def test(project: Project, endpoint: str, *, team_id: str | None) -> None:
     """Send the event webhook:test to the endpoint ID on the next tick, regardless of its patterns and filter."""
     runtime = project.open_without_handlers()
     scheduled = runtime.endpoints.test(endpoint, team_id=team_id, by=caller())
-    runtime.wake.notify()
     answer(
         {"id": scheduled.id},
         f"the next tick sends the event: `scheduled-actions webhooks deliveries show {scheduled.id}` shows the result",

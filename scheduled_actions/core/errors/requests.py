@@ -93,11 +93,13 @@ class UnknownActionType(_ActionTypeError):
         self.known = tuple(sorted(self.known))
 
     def __str__(self) -> str:
-        listed = f"known types include {', '.join(list(self.known)[:12])}"
-        empty = "the registry is empty: write a handler, then run `scheduled-actions registry build`"
-        hint = did_you_mean(self.action_type, self.known, otherwise=listed if self.known else empty)
+        listed = f"known types include {', '.join(list(self.known)[:12])}" if self.known else "the registry is empty"
+        hint = did_you_mean(self.action_type, self.known, otherwise=f"{listed}.")
         prefix = "" if self.where == "action_type" else f"{self.where}: "
-        return f'{prefix}action type "{short_text(self.action_type)}" has no handler; {hint}'
+        return (
+            f'{prefix}action type "{short_text(self.action_type)}" has no handler; {hint} '
+            "After adding a handler, run `scheduled-actions registry build`"
+        )
 
 
 @error_class

@@ -23,8 +23,9 @@ from scheduled_actions.core.errors import (
 )
 from scheduled_actions.core.pages import read_page_by
 from scheduled_actions.core.requester import Requester
+from scheduled_actions.core.wake import Wake
 from scheduled_actions.database.connection import Connection, Database
-from scheduled_actions.database.transactions import borrowed_connection
+from scheduled_actions.database.transactions import announce, borrowed_connection
 from scheduled_actions.outbound import delivery
 from scheduled_actions.webhooks import watches
 from scheduled_actions.webhooks.endpoints import store
@@ -63,12 +64,15 @@ class Endpoints:
     In every method, `team_id` restricts the call to one team; endpoints of other teams are treated as unknown.
     """
 
-    def __init__(self, database: Database, config: Config, directory: EndpointDirectory) -> None:
+    def __init__(
+        self, database: Database, config: Config, directory: EndpointDirectory, wake: Wake | None = None
+    ) -> None:
         self._database = database
         self._config = config
         self._declared = config.settings.webhooks.endpoints
         self._directory = directory
         self._box = SecretBox(config.encryption_keys)
+        self._wake = wake
 
     def create(
         self, *, url: str, team_id: str | None = None, secret: str | None = None, created_by: str | None = None,
@@ -253,7 +257,9 @@ class Endpoints:
                 "data": {"message": "This is a test."},
                 "endpoint": found.id,
             }
-            return store.schedule_event(lent, payload, team_id=found.team_id, created_by=by)
+            scheduled = store.schedule_event(lent, payload, team_id=found.team_id, created_by=by)
+        announce(self._wake, connection)
+        return scheduled
 
     def reseal(self) -> int:
         """Encrypt all secrets and custom headers again with the first key; return the number of endpoints.

@@ -80,7 +80,12 @@ def ticks(last: Ping | None, *, due: int, names_caller: bool = True) -> Check:
     waiting = f"; {due:,} due {'action is' if due == 1 else 'actions are'} waiting" if due else ""
     remedy = "have a cron ping /cron/process every minute: `scheduled-actions cron-setup` prints instructions"
     if last is None:
-        return Check("ticks", WARNING, f"nothing has called /cron/process yet{waiting}", remedy)
+        return Check(
+            "ticks",
+            WARNING,
+            f"nothing has called /cron/process yet{waiting}",
+            f"on your own machine, run `scheduled-actions dev`; for a deployment, {remedy}",
+        )
     ago, caller = in_words(last.ago), last.caller if names_caller else ""
     return first_problem(
         "ticks",
