@@ -127,7 +127,9 @@ def _body() -> bytes:
 
 
 def host_seconds() -> float | None:
-    """Return the seconds until the host ends this request; None if unknown, as on every host except Vercel."""
+    """Return the seconds until the host ends this request; None if unknown, as outside Vercel and AWS Lambda."""
+    if (invocation := request.environ.get("apig_wsgi.context")) is not None:
+        return float(invocation.get_remaining_time_in_millis() / 1000)
     if not os.environ.get("VERCEL"):
         return None
     try:

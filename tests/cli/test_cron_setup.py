@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import threading
+import tomllib
 from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -76,11 +77,12 @@ def test_the_text_output_has_every_snippet_unindented_and_every_note(run, servic
 def test_the_output_contains_the_address_but_not_the_secret(run, service):
     shown = run("cron-setup", service, "--url", URL)
 
-    assert ("/behind/cron/process" if service == "vercel" else PING) in shown.stdout
+    if service != "eventbridge":
+        assert ("/behind/cron/process" if service == "vercel" else PING) in shown.stdout
     assert CRON_SECRET not in shown.stdout + shown.stderr
 
 
-@pytest.mark.parametrize("service", BY_NAME)
+@pytest.mark.parametrize("service", BY_NAME.keys() - {"eventbridge"})
 def test_show_secret_prints_the_new_secret_of_a_rotation(run, service):
     shown = run(
         "cron-setup", service, "--url", URL, "--show-secret", CRON_SECRET=f"{CRON_SECRET},the-old-one-of-a-rotation"
@@ -245,6 +247,34 @@ def test_the_kubernetes_cronjob_is_well_formed(setup):
     assert _next(document["spec"]["schedule"])
     assert container["args"][-2:] == ["@/etc/scheduled-actions/header", PING]
     assert all(isinstance(argument, str) for argument in container["args"])
+
+
+def test_the_target_of_eventbridge_is_an_event_that_runs_a_tick(run, tmp_path):
+    (text,) = _of(run("cron-setup", "eventbridge", "--json").json["snippets"], "sh")
+    called = tmp_path / "called"
+    stub = tmp_path / "aws"
+    stub.write_text(f"#!/bin/sh\nprintf '%s\\0' \"$@\" >> {called}\necho arn:role\n", encoding="utf-8")
+    stub.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "FUNCTION_ARN": "arn:function"}
+
+    subprocess.run(["sh", "-eu"], input=text, env=environ, text=True, check=True)
+
+    arguments = called.read_text(encoding="utf-8").split("\0")
+    policy, target = (json.loads(arguments[arguments.index(one) + 1]) for one in ("--policy-document", "--target"))
+    assert json.loads(arguments[arguments.index("--assume-role-policy-document") + 1])
+    assert policy["Statement"][0]["Resource"] == "arn:function"
+    assert (target["Arn"], target["RoleArn"]) == ("arn:function", "arn:role")
+    assert json.loads(target["Input"]) == {"source": "aws.scheduler"}
+
+
+def test_the_cloudflare_worker_pings_each_minute_with_the_secret_of_its_environment(setup):
+    snippets = setup("cloudflare")
+
+    settings = tomllib.loads(_of(snippets, "toml")[0])
+    (script,) = _of(snippets, "js")
+    assert _next(settings["triggers"]["crons"][0])
+    assert settings["main"] == "ping.js"
+    assert f'fetch("{PING}", {{ method: "POST", headers: {{ "x-cron-secret": env.CRON_SECRET }} }})' in script
 
 
 def test_the_request_to_cron_job_org_has_well_formed_json(setup):
