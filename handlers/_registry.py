@@ -9,6 +9,7 @@ HANDLERS: dict[str, str] = {
     "for_each:run": "handlers.for_each:run",
     "maintenance:prune": "handlers.maintenance:prune",
     "notification:send": "handlers.notification:send",
+    "rates:fetch": "handlers.exchange_rates:fetch_rates",
     "reminder:send": "handlers.deadline:send_reminder",
     "webhook:send": "handlers.webhook:send",
 }
@@ -22,6 +23,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "for_each:run": {"description": "Schedule an action for each row of a query, once", "transactional": True},
     "maintenance:prune": {"description": "Delete finished actions that are older than the retention period"},
     "notification:send": {"description": "Notify one person", "max_attempts": 10, "timeout_seconds": 30},
+    "rates:fetch": {"description": "Fetch the exchange rates of the day", "max_attempts": 8, "timeout_seconds": 15},
     "reminder:send": {"description": "Send a reminder of a deadline", "max_attempts": 10, "transactional": True},
     "webhook:send": {"description": "Route an event to the matching endpoints, or deliver it to one endpoint", "max_attempts": 10, "open_to_teams": True, "timeout_seconds": 20},
 }

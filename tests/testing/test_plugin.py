@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,14 +35,14 @@ def run_pytest(tmp_path, postgres_server):
 
 
 def write_example(directory):
-    """Write the files of the example in the docs and the webhook handler; return the names of the example files."""
+    """Write the files of the examples in the docs, and handlers of a new project; return the names of the former."""
     text = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", text, re.DOTALL)
     for name, content in blocks:
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_text(content, encoding="utf-8")
-    webhook = (ROOT / "handlers" / "webhook.py").read_text(encoding="utf-8")
-    (directory / "handlers" / "webhook.py").write_text(webhook, encoding="utf-8")
+    for name in ("webhook.py", "exchange_rates.py"):
+        shutil.copy(ROOT / "handlers" / name, directory / "handlers")
     return [name for name, _ in blocks]
 
 
@@ -56,8 +57,10 @@ def test_the_example_in_the_docs_passes_unchanged_and_leaves_no_database(tmp_pat
     )
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "4 passed" in ran.stdout
-    assert written == ["scheduled_actions.toml", "handlers/orders.py", "shop.py", "tests/test_shop.py"]
+    assert "6 passed" in ran.stdout
+    assert written == [
+        "scheduled_actions.toml", "handlers/orders.py", "shop.py", "tests/test_shop.py", "tests/test_exchange_rates.py",
+    ]  # fmt: skip
     assert not (tmp_path / "handlers" / "_registry.py").exists()
     # Postgres rejects this while the role owns an object.
     admin.execute("drop role kit_of_the_example")
