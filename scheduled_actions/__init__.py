@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.conditions.project_functions import ConditionCheck, condition
 from scheduled_actions.core import errors, version
-from scheduled_actions.core.action import Action, Scheduled, Status
+from scheduled_actions.core.action import Action, ParentAction, Scheduled, Status
 from scheduled_actions.core.retry import Delays, Exponential, Linear
 from scheduled_actions.notifications.project_functions import resolve_recipients
 from scheduled_actions.registry.handler import Cancel, Context, Fail, RetryAfter, Skip, Snooze, action
@@ -79,6 +79,7 @@ __all__ = [
     "Fail",
     "Linear",
     "NewAction",
+    "ParentAction",
     "Person",
     "RetryAfter",
     "Schedule",

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import psycopg
 
-from scheduled_actions.core.action import Action, Scheduled, Status
+from scheduled_actions.core.action import Action, ParentAction, Scheduled, Status
 from scheduled_actions.core.errors import RefusedByDatabase, UnknownAction, WrongStatus
 from scheduled_actions.database import shared_settings
 from scheduled_actions.database.connection import Connection
@@ -119,6 +119,21 @@ def one(connection: Connection, name: str, /, **parameters: Any) -> Action | Non
     """Run a statement that reads or changes one action; return the action, or None if it matches none."""
     row = sql.run_leniently(connection, name, parameters).fetchone()
     return None if row is None else action_of(row)
+
+
+def parent(connection: Connection, action_id: UUID, *, team_id: str | None) -> ParentAction | None:
+    """Return the action that scheduled another one; None if it was pruned or belongs to another team.
+
+    Args:
+        connection: Reads the action.
+        action_id: `scheduled_by` of the other action.
+        team_id: The team of the other action; None matches only actions without a team.
+    """
+    row = sql.run_leniently(connection, "parent_action", id=action_id, team_id=team_id).fetchone()
+    if row is None:
+        return None
+    found = dict(zip(ParentAction.__dataclass_fields__, row, strict=True))
+    return ParentAction(**found | {"status": Status(found["status"])})
 
 
 def change(

@@ -107,6 +107,19 @@ class Action:
     retry: Any = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParentAction:
+    """The action that scheduled another one, as the handler of the other one reads it; fields as those of `Action`."""
+
+    id: UUID
+    action_type: str
+    #: Its status when it was read: a retry may have changed it since the follow-up was scheduled.
+    status: Status
+    result: Any
+    error_message: str | None
+    attempts: int
+
+
 class Scheduled(NamedTuple):
     """The result of scheduling an action."""
 
@@ -145,6 +158,7 @@ class Claimed(NamedTuple):
     created_by: str | None
     schedule_id: UUID | None
     deadline_id: UUID | None
+    scheduled_by: UUID | None
     dedup_key: str | None
     occurrence_epoch: float | None
     previous_epoch: float | None
@@ -178,7 +192,7 @@ class Claimed(NamedTuple):
         """Return the action as handlers receive it.
 
         A claim does not read all fields: `updated_at` equals `created_at`, and `condition`, `waiting`, `on_success`,
-        `on_failure`, `scheduled_by` and `retry` are None.
+        `on_failure` and `retry` are None.
 
         Args:
             payload: The decoded payload.

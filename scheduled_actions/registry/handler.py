@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
-from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, Action, DedupMode
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, Action, DedupMode, ParentAction
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.registry.options import validate_recurrence
@@ -204,7 +204,7 @@ class PrepareFollowUp(Protocol):
 class Context:
     """The second argument of a handler: its action and attempt, the time left, and the follow-ups to schedule."""
 
-    #: The action as it was claimed.
+    #: The action as it was claimed; `condition`, `waiting`, `on_success`, `on_failure` and `retry` are not read.
     action: Action
     #: The number of this attempt, from 1; snoozed starts do not count.
     attempt: int
@@ -219,6 +219,7 @@ class Context:
     #: The instant of the previous occurrence; None outside a series, and for its first occurrence.
     previous_occurrence_at: datetime | None = None
     _next_occurrence: Callable[[UUID, datetime], datetime | None] | None = None
+    _read_parent: Callable[[UUID, str | None], ParentAction | None] | None = None
     _connection: psycopg.Connection[Any] | None = None
     _follow_ups: list[dict[str, Any]] = field(default_factory=list)
 
@@ -320,6 +321,20 @@ class Context:
         if schedule_id is None or at is None or self._next_occurrence is None:
             return None
         return self._next_occurrence(schedule_id, at)
+
+    @property
+    def parent(self) -> ParentAction | None:
+        """The action that scheduled this one, in its handler or as a follow-up; each access reads its current state.
+
+        None if no action of this team scheduled this one, or if it was pruned.
+
+        Raises:
+            DatabaseUnavailable: The action cannot be read.
+        """
+        scheduled_by = self.action.scheduled_by
+        if scheduled_by is None or self._read_parent is None:
+            return None
+        return self._read_parent(scheduled_by, self.action.team_id)
 
     @property
     def id(self) -> UUID:

@@ -70,6 +70,22 @@ def test_follow_ups_run_in_the_same_call(create_kit):
     assert [settled.payload["left"] for settled in kit.run_due()] == [3, 2, 1, 0]
 
 
+def test_the_handler_of_a_follow_up_reads_its_parent(create_kit):
+    read = []
+
+    @action("test:alert")
+    def alert(payload: dict, context):
+        read.append(context.parent)
+
+    kit = create_kit(fail, alert)
+    parent = schedule_action("test:fail", {}, on_failure={"action_type": "test:alert", "payload": {}}, max_attempts=1)
+
+    kit.run_due()
+
+    assert [(one.id, one.status, one.attempts) for one in read] == [(parent.id, "failed", 1)]
+    assert "no luck" in read[0].error_message
+
+
 def test_a_failed_attempt_is_returned_with_its_error_and_waits_for_its_retry(create_kit):
     kit = create_kit(fail)
     schedule_action("test:fail", {})

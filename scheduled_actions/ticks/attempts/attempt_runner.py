@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from scheduled_actions.actions import settling
+from scheduled_actions.actions import settling, store
 from scheduled_actions.actions.rules.settlement import AttemptResult, Failed, NoHandler, Outcome, Released
 from scheduled_actions.core import json_text, retry, tracing
-from scheduled_actions.core.action import READABLE_BEFORE, Claimed
+from scheduled_actions.core.action import READABLE_BEFORE, Claimed, ParentAction
 from scheduled_actions.core.errors import (
     HandlerBroken,
     PayloadInvalid,
@@ -33,6 +33,8 @@ from scheduled_actions.ticks.hooks import AttemptGuard
 from scheduled_actions.ticks.rules.plan import Candidate
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from scheduled_actions.actions.evaluation import PendingCheck
     from scheduled_actions.registry.resolution import Handler
 
@@ -267,7 +269,11 @@ class AttemptRunner:
             _is_stopped=lambda: attempt.is_stopped,
             previous_occurrence_at=claimed.previous_occurrence_at,
             _next_occurrence=self._state.hooks.next_occurrence,
+            _read_parent=self._read_parent,
         )
+
+    def _read_parent(self, action_id: UUID, team_id: str | None) -> ParentAction | None:
+        return self._state.database.do(partial(store.parent, action_id=action_id, team_id=team_id))
 
     def _refuse_late(self, attempt: Attempt, result: AttemptResult) -> None:
         """Reject the result of a handler that returned after its attempt was abandoned; free the lock group."""
