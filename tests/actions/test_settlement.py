@@ -19,8 +19,10 @@ from scheduled_actions.actions.rules.settlement import (
     TimedOut,
     decide,
     history_entry,
+    reports_failure,
 )
-from scheduled_actions.core.action import ERROR_LIMIT, Status
+from scheduled_actions.core import json_text
+from scheduled_actions.core.action import ERROR_LIMIT, RESULT_LIMIT, Status
 from scheduled_actions.core.retry import Linear
 from tests.factories import NOW, a_claimed
 
@@ -199,3 +201,22 @@ def test_a_settlement_without_an_entry_adds_nothing_to_the_history():
     settlement = Settlement(status=COMPLETED, entry=None)
 
     assert history_entry(a_claimed(), settlement, started_at=NOW, ended_at=NOW, tick_id=TICK) is None
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ({"success": False}, True),
+        ({"success": False, "error": "no license"}, True),
+        ({"reason": None, "error": {"code": 7}, "success": False}, True),
+        ({"success": False, "checked": 7}, False),
+        ({"success": True, "error": "no license"}, False),
+        ({"success": 0}, False),
+        ({"error": "no license"}, False),
+        ({"error": {"success": False}}, False),
+        ([{"success": False}], False),
+        ('{"success":false}', False),
+    ],
+)
+def test_a_result_that_only_says_that_the_work_failed_reports_a_failure(result, expected):
+    assert reports_failure(json_text.encode("result", result, limit=RESULT_LIMIT)) is expected

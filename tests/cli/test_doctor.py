@@ -47,8 +47,8 @@ def test_every_check_of_an_installation_without_faults_is_ok(run, connection):
         for name in (
             "settings", "cron_secret", "admin_token", "email", "registry", "handlers", "database", "server", "defaults",
             "migrations", "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
-            "refused_pings", "heartbeat", "backlog", "failed_actions", "no_action", "schedules", "webhook_endpoints",
-            "waiting_cycles", "indexes", "functions", "pooler",
+            "refused_pings", "heartbeat", "backlog", "failed_actions", "returned_failures", "no_action", "schedules",
+            "webhook_endpoints", "waiting_cycles", "indexes", "functions", "pooler",
         )
     ]  # fmt: skip
     assert all(check.keys() == {"name", "status", "detail", "remedy"} for check in ran.json["checks"])
@@ -370,6 +370,8 @@ def test_problems_that_need_a_person_are_named(run, connection):
     insert(connection, status="failed", completed_at=now - timedelta(hours=1))
     insert(connection, status="failed", completed_at=now - timedelta(days=2))
     insert(connection, status="no_action", action_type="test:gone")
+    insert(connection, status="completed", action_type="test:quiet", result={"success": False, "error": "no"},
+           completed_at=now - timedelta(hours=1))  # fmt: skip
     connection.execute(
         "insert into scheduled_action_schedules"
         " (name, action_type, recurrence, kind, recurrence_type, anchor_at, status, consecutive_failures)"
@@ -382,10 +384,36 @@ def test_problems_that_need_a_person_are_named(run, connection):
     assert {name: check["detail"] for name, check in checks.items() if check["status"] == "warning"} == {
         "backlog": "1 action due, the oldest for 9 minutes: ticks do not keep up",
         "failed_actions": "1 action failed in the last day",
+        "returned_failures": 'completed in the last day although their handler returned {"success": false}: test:quiet',
         "no_action": "the running build has no handler for stored actions of these types: test:gone",
         "schedules": "paused after failures: nightly",
         "webhook_endpoints": "disabled after failures: crm",
     }
+
+
+@pytest.mark.parametrize(
+    ("columns", "status"),
+    [
+        ({"result": {"success": False}}, "warning"),
+        ({"result": {"success": False, "error": "no", "reason": ["none"]}}, "warning"),
+        ({"result": {"success": False, "checked": 7}}, "ok"),
+        ({"result": {"success": True}}, "ok"),
+        ({"result": {"success": None}}, "ok"),
+        ({"result": {"success": "false"}}, "ok"),
+        ({"result": {}}, "ok"),
+        ({"result": [{"success": False}]}, "ok"),
+        ({"result": "success"}, "ok"),
+        ({"result": None}, "ok"),
+        ({"result": {"success": False}, "status": "failed"}, "ok"),
+        ({"result": {"success": False}, "completed_at": timedelta(hours=25)}, "ok"),
+    ],
+)
+def test_types_that_return_failures_instead_of_raising_are_named(check, connection, columns, status):
+    age = columns.get("completed_at", timedelta(hours=23))
+    columns = {"status": "completed", **columns, "completed_at": database_now(connection) - age}
+    insert(connection, **columns)
+
+    assert check("returned_failures")[0]["status"] == status
 
 
 def test_actions_that_wait_for_each_other_are_named(run, check, connection):

@@ -45,6 +45,8 @@ _READINGS = {
     "count_team": {"": {"team_id": "team-1", "statuses": _ALL, "most": 500, "overdue_seconds": 300}},
     "due_actions": {"": {"most": 500, "overdue_seconds": 300}},
     "count_due": {"": {}},
+    "doctor_work": {"": {"most": 500, "most_results": 500, "most_names": 20}},
+    "parent_action": {"": {"id": _AN_ID, "team_id": None}},
     "find_others": {"": _SCAN_START | {"left_out": ["team-1"]}},
     "retry_action": {"": {"id": _AN_ID, "team_id": None, "by": None}},
     "run_now": {"": {"id": _AN_ID, "team_id": None, "by": None}},

@@ -6,8 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol, TypeAlias, assert_never
 from uuid import UUID
 
+from scheduled_actions.core import json_text
 from scheduled_actions.core.action import ERROR_LIMIT, Claimed, Status
 from scheduled_actions.core.retry import RetryPolicy
+
+#: The keys of a result that only reports a failure; `doctor_work.sql` has the same ones.
+_FAILURE_KEYS = frozenset({"success", "error", "reason"})
 
 
 class AttemptedAction(Protocol):
@@ -249,6 +253,18 @@ def decide(  # noqa: C901, PLR0911, PLR0912 - one short case per outcome
         case ConditionPending(_, check_seconds):
             return Settlement(status=Status.PENDING, entry="waited", delay=timedelta(seconds=check_seconds), hold=waits)
     assert_never(outcome)
+
+
+def reports_failure(result: str) -> bool:
+    """Return whether a result only reports a failure: `{"success": false}`, also with `error` or `reason`.
+
+    Args:
+        result: Compact JSON, as `json_text.encode` returns it.
+    """
+    if '"success":false' not in result:  # most results are not parsed
+        return False
+    found = json_text.decode(result)
+    return isinstance(found, dict) and found.get("success") is False and found.keys() <= _FAILURE_KEYS
 
 
 def leaves_only_times(action: Claimed, outcome: Outcome) -> bool:

@@ -36,6 +36,8 @@ from scheduled_actions.ticks.rules.plan import TickBudget
 PATIENCE_SECONDS = 10.0
 #: Maximum number of schedules, endpoints or types that are read for one check.
 _NAMES_MOST = 20
+#: Number of the latest completed actions whose results are read.
+_RESULTS_MOST = 1000
 #: Maximum number of listed cycles of actions that wait for one another.
 _CYCLES_MOST = 20
 
@@ -257,12 +259,15 @@ def _work(connection: Connection, *, is_missing: bool) -> Iterator[Check]:
     due, _, oldest = action_store.due(connection, overdue_seconds=0, most=project_rules.COUNTED)
     age = None if oldest is None else timedelta(seconds=oldest)
     yield project_rules.backlog(due=due, oldest=age, is_missing=is_missing)
-    failed, unhandled, schedules, endpoints = store.sql.run_one(
-        connection, "doctor_work", {"most": project_rules.COUNTED, "most_names": _NAMES_MOST}
+    failed, unhandled, failing, schedules, endpoints = store.sql.run_one(
+        connection,
+        "doctor_work",
+        {"most": project_rules.COUNTED, "most_results": _RESULTS_MOST, "most_names": _NAMES_MOST},
     )
     yield from project_rules.attention(
         failed=failed,
         unhandled=unhandled,
+        returned_failures=failing,
         schedules=schedules,
         endpoints=endpoints,
         cycles=list(cycles_among_waiting(connection, most=_CYCLES_MOST)),

@@ -27,10 +27,12 @@ from scheduled_actions.actions.rules.settlement import (
     decide,
     history_entry,
     leaves_only_times,
+    reports_failure,
 )
 from scheduled_actions.actions.settling import Completion, SettlementRow
 from scheduled_actions.core import json_text, retry
 from scheduled_actions.core.action import RESULT_LIMIT, Claimed
+from scheduled_actions.core.log import log
 from scheduled_actions.database.boundary import describe, text_of
 from scheduled_actions.database.connection import CancellableConnection, RetryingConnection
 from scheduled_actions.registry import loading
@@ -53,6 +55,8 @@ _NEXT_SECONDS = 0.001
 #: The result of an attempt whose handler was not called; the action becomes pending again without using an attempt.
 RELEASED = AttemptResult(Released())
 _COMPLETED = Completed()
+#: The types of handlers that returned a failure; a process warns once per type.
+_types_with_failures: set[str] = set()
 
 
 def outcome_name(outcome: Outcome) -> str:
@@ -181,7 +185,20 @@ def call(job: Job, handler: Handler, context: Context | None, payload: Any) -> A
         return AttemptResult(Failed(text_of(error.reason), is_final=True))
     except BaseException as error:  # noqa: BLE001 - SystemExit of a handler ends the attempt, not the process
         return AttemptResult(Failed(describe(error)))
+    if type(outcome) is Completed and outcome.result is not None and reports_failure(outcome.result):
+        _warn_of_returned_failure(handler)
     return AttemptResult(outcome, () if context is None else tuple(context._follow_ups))  # noqa: SLF001 - internal to handlers' contexts
+
+
+def _warn_of_returned_failure(handler: Handler) -> None:
+    if handler.action_type in _types_with_failures:
+        return
+    _types_with_failures.add(handler.action_type)
+    log.warning(
+        'action.failure_returned action_type=%s handler=%s problem=it returned {"success": false}, and its action '
+        "completes all the same: a handler fails by raising Fail or any other exception",
+        handler.action_type, handler.reference,
+    )  # fmt: skip
 
 
 def _outcome(answer: object) -> Outcome:

@@ -25,7 +25,7 @@ def backlog(due, minutes, *, is_missing=False):
 
 def attention(name, **facts):
     """Return the named check when only these values need attention."""
-    nothing = {"failed": 0, "unhandled": (), "schedules": (), "endpoints": (), "cycles": ()}
+    nothing = {"failed": 0, "unhandled": (), "returned_failures": (), "schedules": (), "endpoints": (), "cycles": ()}
     return next(check for check in project_rules.attention(**nothing | facts) if check.name == name)
 
 
@@ -85,6 +85,18 @@ def attention(name, **facts):
             WARNING,
             "the running build has no handler for stored actions of these types: a:b, c:d",
             "depl",
+        ),
+        (
+            attention("returned_failures", returned_failures=()),
+            OK,
+            "none of the latest actions completed with a result that reports a failure",
+            None,
+        ),
+        (
+            attention("returned_failures", returned_failures=("a:b", "c:d")),
+            WARNING,
+            'completed in the last day although their handler returned {"success": false}: a:b, c:d',
+            "raise Fail or any other exception in these handlers: an action whose handler returns has succeeded",
         ),
         (attention("schedules", schedules=()), OK, "no schedule is paused after failures", None),
         (

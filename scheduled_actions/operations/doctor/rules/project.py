@@ -185,6 +185,7 @@ def attention(
     *,
     failed: int,
     unhandled: Sequence[str],
+    returned_failures: Sequence[str],
     schedules: Sequence[str],
     endpoints: Sequence[str],
     cycles: Sequence[Sequence[UUID]],
@@ -194,6 +195,7 @@ def attention(
     Args:
         failed: Actions that failed in the last day, counted to `COUNTED`.
         unhandled: Types of stored actions that wait for a build with their handler.
+        returned_failures: Types of actions that completed lately with a result that reports a failure.
         schedules: Names of the schedules that were paused after failures.
         endpoints: Ids of the webhook endpoints that were disabled after failures.
         cycles: Actions that wait for one another, so that none of them ever runs.
@@ -208,6 +210,17 @@ def attention(
                 "`scheduled-actions actions list --status failed` shows why; `actions retry` runs them again",
             ),
             ok="none failed in the last day",
+        ),
+        first_problem(
+            "returned_failures",
+            (
+                returned_failures,
+                WARNING,
+                'completed in the last day although their handler returned {"success": false}: '
+                + listed(returned_failures, most=_NAMES_MOST),
+                "raise Fail or any other exception in these handlers: an action whose handler returns has succeeded",
+            ),
+            ok="none of the latest actions completed with a result that reports a failure",
         ),
         first_problem(
             "no_action",

@@ -1,5 +1,6 @@
 -- Returns the work that needs attention: the number of actions that failed within the last day (at most `most`), action
--- types without a handler, schedules paused after failures, and webhook endpoints disabled after failures (the latest
+-- types without a handler, types of which one of the latest `most_results` actions of the last day completed with a
+-- result that only reports a failure (as the rule `reports_failure` defines it), schedules paused after failures, and webhook endpoints disabled after failures (the latest
 -- `most_names`).
 select
   (
@@ -22,6 +23,24 @@ select
     ) n
     group by n.action_type
     order by n.action_type
+    limit %(most_names)s
+  ),
+  array(
+    select r.action_type
+    from (
+      select c.action_type, c.result
+      from scheduled_actions c
+      where c.status = 'completed' and c.completed_at > scheduled_actions_now() - interval '1 day'
+      order by c.completed_at desc
+      limit %(most_results)s
+    ) r
+    where case
+      when jsonb_typeof(r.result) = 'object'
+        then r.result -> 'success' = 'false' and r.result - array['success', 'error', 'reason'] = '{}'
+      else false
+    end
+    group by r.action_type
+    order by r.action_type
     limit %(most_names)s
   ),
   array(
