@@ -35,6 +35,7 @@ COMMANDS = {
     "schedules": ("scheduled_actions.cli.schedules:schedules", "Manage recurring actions."),
     "deadlines": ("scheduled_actions.cli.deadlines:deadlines", "Manage deadlines."),
     "people": ("scheduled_actions.cli.people:people", "Notify people, or schedule actions at their local time."),
+    "mail": ("scheduled_actions.cli.mail:mail", "Preview the templates of mails."),
     "facts": ("scheduled_actions.cli.reports:facts", "Record facts about entities, for conditions to test."),
     "events": ("scheduled_actions.cli.reports:events", "Emit events, once or for every change to a table."),
     "webhooks": ("scheduled_actions.cli.webhooks:webhooks", "Manage webhook endpoints and deliveries."),

@@ -178,6 +178,8 @@ def test_an_attempt_without_remaining_time_sends_nothing(configured):
         ({"subject": ""}, "subject"),
         ({"subject": "a" * 999}, "subject"),
         ({"text": None}, "text"),
+        ({"subject": None}, "subject"),
+        ({"data": {"name": "Ann"}}, "data"),
         ({"reply_to": "desk@acme.example\nBcc: eve@example.org"}, "reply_to"),
         ({"headers": {"Bcc": "eve@example.org"}}, "headers.Bcc.[key]"),
         ({"headers": {"From": "eve@example.org"}}, "headers.From.[key]"),
@@ -210,6 +212,6 @@ def test_the_options_of_the_handler_match_the_documentation():
 def test_the_payload_has_a_json_schema():
     schema = Email.model_json_schema()
 
-    assert schema["required"] == ["to", "subject", "text"]
+    assert schema["required"] == ["to"]
     assert schema["additionalProperties"] is False
     assert {one["type"] for one in schema["properties"]["to"]["anyOf"]} == {"string", "array"}

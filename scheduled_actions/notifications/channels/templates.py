@@ -1,8 +1,9 @@
-"""Render notifications from the project's templates or from the packaged templates."""
+"""Render notifications from the project's templates or from the packaged templates, and mails from the project's."""
 
 from __future__ import annotations
 
 import functools
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,15 +21,24 @@ if TYPE_CHECKING:
 FOLDER = "templates"
 _OURS = Path(__file__).parents[1] / "templates"
 _SUBJECT = "Subject:"
+#: Of the files of templates.
+_SUFFIXES = (".txt", ".html")
 
 
 @error_class
 class TemplateBroken(ScheduledActionsError):
-    """A template of the project cannot be rendered; the packaged template is used instead."""
+    """A template of the project cannot be rendered: a notification uses the packaged one, a mail is not sent."""
 
     message = f"{FOLDER}/{{name}}: {{problem}}"
     name: str
     problem: str
+
+    @property
+    def details(self) -> str:
+        """The message with that of the cause, which may contain values of the template: it must not be logged."""
+        # The text of an error of Jinja has the source, too.
+        reason = getattr(self.__cause__, "message", None) or str(self.__cause__ or "")
+        return f"{self}: {' '.join(reason.split())}" if reason else str(self)
 
 
 def render_reminder(severity: Severity, values: Mapping[str, Any], *, project: Path | None = None) -> Message:
@@ -60,6 +70,26 @@ def render_digest(notices: Sequence[Mapping[str, Any]], values: Mapping[str, Any
     return _rendered(("digest",), {**values, "notices": notices}, project)
 
 
+def mail_templates(project: Path) -> list[str]:
+    """Return the names of the templates that the project has for mails: `welcome` for `templates/welcome.txt`."""
+    return sorted(file.stem for file in (project / FOLDER).glob("*.txt") if not file.name.startswith("_"))
+
+
+def render_mail(name: str, values: Mapping[str, Any], *, project: Path, subject: str | None = None) -> Message:
+    """Render a mail from `NAME.txt` in the project's folder `templates/` and, if it exists, `NAME.html`.
+
+    Args:
+        name: One of `mail_templates`.
+        values: The values of the template.
+        project: The project directory.
+        subject: The subject; the template may then begin without `Subject: …`. None: the one of the template.
+
+    Raises:
+        TemplateBroken: The template was deleted, has no subject, or cannot be rendered with these values.
+    """
+    return _message(project / FOLDER, name, values, subject=subject)
+
+
 def _rendered(names: Sequence[str], values: Mapping[str, Any], project: Path | None) -> Message:
     if project is not None:
         found = next((name for name in names if (project / FOLDER / f"{name}.txt").is_file()), None)
@@ -72,9 +102,9 @@ def _rendered(names: Sequence[str], values: Mapping[str, Any], project: Path | N
     return _message(_OURS, name, values)
 
 
-def _message(folder: Path, name: str, values: Mapping[str, Any]) -> Message:
+def _message(folder: Path, name: str, values: Mapping[str, Any], *, subject: str | None = None) -> Message:
     environment = _environment(folder)
-    subject, text = _parts(f"{name}.txt", _render(environment, f"{name}.txt", values))
+    subject, text = _parts(f"{name}.txt", _render(environment, f"{name}.txt", values), subject=subject)
     # HTML is taken only from the folder of the text template, so that text and HTML do not differ.
     html = f"{name}.html"
     return Message(subject, text, _render(environment, html, values) if (folder / html).is_file() else None)
@@ -83,18 +113,32 @@ def _message(folder: Path, name: str, values: Mapping[str, Any]) -> Message:
 def _render(environment: Environment, name: str, values: Mapping[str, Any]) -> str:
     try:
         return environment.get_template(name).render(values)
-    except Exception as error:  # noqa: BLE001 - the project's templates can raise anything
+    except Exception as error:
         # The message of the exception is left out: it may contain a value.
-        line = getattr(error, "lineno", None)
-        place = f" in line {line}" if isinstance(line, int) else ""
-        raise TemplateBroken(name, f"{type(error).__name__}{place}") from None
+        raise TemplateBroken(name, f"{type(error).__name__}{_place(error, name)}") from error
 
 
-def _parts(name: str, text: str) -> tuple[str, str]:
+def _place(error: Exception, name: str) -> str:
+    """Return where a template failed: ` in line 3`, and the template's name if it is another one than `name`."""
+    file, line = getattr(error, "filename", None), getattr(error, "lineno", None)
+    if not isinstance(line, int):
+        # Jinja maps the frames of compiled templates to the lines of their files.
+        frames = [one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename).suffix in _SUFFIXES]
+        file, line = (frames[-1].filename, frames[-1].lineno) if frames else (None, None)
+    if line is None:
+        return ""
+    other = "" if file is None or Path(file).name == name else f" of {Path(file).name}"
+    return f" in line {line}{other}"
+
+
+def _parts(name: str, text: str, *, subject: str | None) -> tuple[str, str]:
+    """Split the output of a text template into subject and text; a given subject replaces that of the template."""
     first, _, rest = text.lstrip().partition("\n")
-    if not first.startswith(_SUBJECT) or not first.removeprefix(_SUBJECT).strip():
+    if first.startswith(_SUBJECT) and first.removeprefix(_SUBJECT).strip():
+        return subject or one_line(first.removeprefix(_SUBJECT)), f"{rest.strip()}\n"
+    if subject is None:
         raise TemplateBroken(name, f'its first line is not "{_SUBJECT} …"')
-    return one_line(first.removeprefix(_SUBJECT)), f"{rest.strip()}\n"
+    return subject, f"{text.strip()}\n"
 
 
 @functools.cache

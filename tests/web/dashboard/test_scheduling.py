@@ -209,7 +209,7 @@ def test_the_form_of_an_email_accepts_a_display_name_and_address(a_runtime, conn
     made = person.sends("/action-types/email:send", **fields, **{"payload.text": "Dear all,\r\nhello."})
 
     areas = set(re.findall(r'<textarea id="[^"]+" name="payload\.(\w+)"', page))
-    assert areas == {"to", "text", "html", "cc", "bcc", "headers"}
+    assert areas == {"to", "data", "text", "html", "cc", "bcc", "headers"}
     assert made.status_code == 303, made.text
     payload = row(connection, made.location.rpartition("/")[2])["payload"]
     assert payload["to"] == ["ann@example.org", "Ben <ben@example.org>"]
