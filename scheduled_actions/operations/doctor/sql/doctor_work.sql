@@ -1,7 +1,7 @@
 -- Returns the work that needs attention: the number of actions that failed within the last day (at most `most`), action
 -- types without a handler, types of which one of the latest `most_results` actions of the last day completed with a
--- result that only reports a failure (as the rule `reports_failure` defines it), schedules paused after failures, and webhook endpoints disabled after failures (the latest
--- `most_names`).
+-- result that only reports a failure (as the rule `reports_failure` defines it), schedules paused after failures, and
+-- webhook endpoints disabled after failures (the latest `most_names`).
 select
   (
     select count(*)
