@@ -261,7 +261,7 @@ def send(dev, signals, *, to=os.kill):
 
 def assert_no_process_remains(dev, project):
     dev.process.wait(timeout=30)
-    wait_until(lambda: not processes_of(project), within=15, what=f"all processes end: {processes_of(project)}")
+    wait_until(lambda: not processes_of(project), within=60, what=f"all processes end: {processes_of(project)}")
 
 
 @pytest.mark.slow

@@ -157,5 +157,5 @@ def test_without_a_configured_server_an_embedded_one_runs_until_the_end(tmp_path
     ran = run_pytest(*workers, url="")
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "4 passed" in ran.stdout
+    assert "6 passed" in ran.stdout
     assert set(server_directory().glob("scheduled-actions-test-run-*")) <= before
