@@ -82,7 +82,7 @@ def test_the_output_contains_the_address_but_not_the_secret(run, service):
     assert CRON_SECRET not in shown.stdout + shown.stderr
 
 
-@pytest.mark.parametrize("service", BY_NAME.keys() - {"eventbridge"})
+@pytest.mark.parametrize("service", [name for name in BY_NAME if name != "eventbridge"])
 def test_show_secret_prints_the_new_secret_of_a_rotation(run, service):
     shown = run(
         "cron-setup", service, "--url", URL, "--show-secret", CRON_SECRET=f"{CRON_SECRET},the-old-one-of-a-rotation"
