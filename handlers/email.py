@@ -40,7 +40,6 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from scheduled_actions import Context, Fail, action, runtime
-from scheduled_actions.core.messages import listed
 from scheduled_actions.notifications.channels import mail, templates
 from scheduled_actions.notifications.rules.reminder import Message
 
@@ -56,8 +55,7 @@ def _known_template(name: str) -> str:
     known = templates.mail_templates(runtime.current().config.project)
     if name not in known:
         # Errors of payloads name no values, so this one names what would be valid.
-        there = f": {listed(known, most=10)}" if known else ", but this project has no file templates/NAME.txt"
-        raise PydanticKnownError("literal_error", {"expected": f"the name of a template{there}"})
+        raise PydanticKnownError("literal_error", {"expected": templates.describe_mail_templates(known)})
     return name
 
 

@@ -37,6 +37,7 @@ from scheduled_actions.cli.parameters import (
 )
 from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
 from scheduled_actions.core.action import Status
+from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.core.messages import counted
 
 if TYPE_CHECKING:
@@ -118,11 +119,17 @@ def schedule(
 
 
 def _is_pinged(runtime: Runtime) -> bool:
+    """Return whether a cron pings the project, or whether that cannot be read: the action is scheduled already."""
+    import psycopg
+
     from scheduled_actions.operations.doctor import store
     from scheduled_actions.operations.doctor.rules.ticks import is_missing
 
-    with runtime.database.connection() as connection:
-        return not is_missing(next(iter(store.pings(connection)), None))
+    try:
+        with runtime.database.connection() as connection:
+            return not is_missing(next(iter(store.pings(connection)), None))
+    except (psycopg.Error, ScheduledActionsError):
+        return True
 
 
 @click.group()

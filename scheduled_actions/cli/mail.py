@@ -9,7 +9,6 @@ from scheduled_actions.cli.output import answer
 from scheduled_actions.cli.parameters import document_option, json_option
 from scheduled_actions.cli.project import Project, pass_project
 from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.core.messages import listed
 
 
 @click.group()
@@ -44,8 +43,7 @@ def preview(
 
     known = templates.mail_templates(project.directory)
     if template not in known:
-        there = f": {listed(known, most=10)}" if known else ", but this project has no file templates/NAME.txt"
-        raise InvalidArgument("template", template, f"the name of a template{there}")
+        raise InvalidArgument("template", template, templates.describe_mail_templates(known))
     if data is not None and not isinstance(data, dict):
         raise InvalidArgument("data", problem="must be a JSON object")
     read = None

@@ -20,7 +20,7 @@ from scheduled_actions.actions.model import NewAction
 from scheduled_actions.registry import Registry
 from scheduled_actions.schedules import operations
 from scheduled_actions.web.extension import ScheduledActions
-from tests.factories import CRON_SECRET, PATIENCE, projects, wait_until
+from tests.factories import CRON_SECRET, NOW, PATIENCE, insert, projects, wait_until
 
 MINUTE = timedelta(minutes=1)
 
@@ -94,35 +94,80 @@ def test_the_commit_of_a_due_action_sends_a_signed_ping_without_the_secret(a_pro
     assert headers["webhook-signature"].startswith("v1,")
 
 
+DEADLINE = {"target": {"type": "order", "id": "1"}, "due_at": MINUTE}
+
+
 def a_deadline(project):
-    return project.deadlines.set({"target": {"type": "order", "id": "1"}, "due_at": MINUTE})[0]
+    return project.deadlines.set(DEADLINE)[0].id
 
 
 def a_schedule(project):
-    return project.schedules.schedule_recurring("test:run", {}, "daily")
+    return project.schedules.schedule_recurring("test:run", {}, "daily").id
 
 
-@pytest.mark.parametrize(
-    ("prepare", "change"),
-    [
-        (lambda _: None, a_deadline),
-        (a_deadline, lambda project, created: project.deadlines.move(created.id, timedelta(0))),
-        (a_schedule, lambda project, created: operations.run_now(project.schedules, created.id)),
-        (
-            lambda project: schedule(project, scheduled_at=MINUTE),
-            lambda project, later: project.action_operations.run_now(later.id, by=None, team_id=None),
-        ),
-    ],
-)
-def test_changes_that_make_something_due_send_a_ping(a_project, receiver, prepare, change):
-    project = a_project(run, registry=Registry.of(run, deadline.mark_missed), url=receiver.url)
+class Wakes:
+    """Counts the wake-ups instead of sending pings."""
+
+    is_on = True
+
+    def __init__(self):
+        self.count = 0
+
+    def notify(self, *, has_changed=False):
+        self.count += 1
+
+    def notify_after_commit(self, action_ids):
+        raise AssertionError("the call commits itself")
+
+
+def an_event(project):
+    """Return the id of a delivery that failed."""
+    with project.database.connection() as connection:
+        payload = {"event": "task:created", "entity_type": "task", "entity_id": "1", "data": {}, "endpoint": "crm"}
+        return insert(connection, action_type="webhook:send", payload=payload, status="failed")
+
+
+#: By name, what prepares a change, and the change, which may make something due.
+CHANGES = {
+    "set a deadline": (lambda _: None, lambda project, _: project.deadlines.set(DEADLINE)),
+    "set deadlines": (lambda _: None, lambda project, _: project.deadlines.set_many([DEADLINE])),
+    "move a deadline": (a_deadline, lambda project, id_: project.deadlines.move(id_, timedelta(0))),
+    "move deadlines": (a_deadline, lambda project, id_: project.deadlines.move_many({id_: timedelta(0)})),
+    "update a deadline": (a_deadline, lambda project, id_: project.deadlines.update(id_, timezone="Europe/Berlin")),
+    "run a schedule": (a_schedule, lambda project, id_: operations.run_now(project.schedules, id_)),
+    "backfill a schedule": (
+        a_schedule, lambda project, id_: operations.backfill(project.schedules, id_, NOW - timedelta(days=2), NOW),
+    ),
+    "run an action": (
+        lambda project: schedule(project, scheduled_at=MINUTE).id,
+        lambda project, id_: project.action_operations.run_now(id_, by=None, team_id=None),
+    ),
+    "replay a delivery": (an_event, lambda project, id_: project.deliveries.replay(id_)),
+    "recover deliveries": (an_event, lambda project, _: project.deliveries.recover(NOW)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_may_make_something_due_wakes_a_tick(a_project, name):
+    project = a_project(run, registry=Registry.of(run, deadline.mark_missed))
+    project.__dict__["wake"] = wakes = Wakes()
+    prepare, change = CHANGES[name]
     given = prepare(project)
-    wait_until(lambda: receiver.open == 0)
-    before = len(receiver.headers)
+    before = wakes.count
 
-    change(project) if given is None else change(project, given)
+    change(project, given)
 
-    wait_until(lambda: len(receiver.headers) > before)
+    assert wakes.count == before + 1
+
+
+def test_a_change_in_the_callers_transaction_wakes_no_tick_before_its_commit(a_project, database_url):
+    project = a_project(run, registry=Registry.of(run, deadline.mark_missed))
+    project.__dict__["wake"] = wakes = Wakes()
+
+    with psycopg.connect(database_url) as connection:
+        project.deadlines.set(DEADLINE, connection=connection)
+
+        assert wakes.count == 0
 
 
 @pytest.mark.parametrize("arguments", [{"scheduled_at": MINUTE}])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.core.errors.families import error_class
 from scheduled_actions.core.log import log
+from scheduled_actions.core.messages import listed
 from scheduled_actions.notifications.rules.reminder import Message, Severity, one_line
 
 if TYPE_CHECKING:
@@ -73,6 +74,12 @@ def render_digest(notices: Sequence[Mapping[str, Any]], values: Mapping[str, Any
 def mail_templates(project: Path) -> list[str]:
     """Return the names of the templates that the project has for mails: `welcome` for `templates/welcome.txt`."""
     return sorted(file.stem for file in (project / FOLDER).glob("*.txt") if not file.name.startswith("_"))
+
+
+def describe_mail_templates(known: Sequence[str]) -> str:
+    """Return what is expected in place of an unknown name, for an error: `the name of a template: invoice, welcome`."""
+    there = f": {listed(known, most=10)}" if known else f", but this project has no file {FOLDER}/NAME.txt"
+    return f"the name of a template{there}"
 
 
 def render_mail(name: str, values: Mapping[str, Any], *, project: Path, subject: str | None = None) -> Message:
