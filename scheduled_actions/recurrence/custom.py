@@ -18,6 +18,9 @@ SkipFunction: TypeAlias = Callable[[datetime], bool | str]
 #: The prefix of a rule that calls a project function.
 PREFIX = "custom:"
 
+#: Steps of one call of a project function: the call passes to another thread and back, which takes 100 to 200 µs.
+CALL_STEPS = 40
+
 #: Maximum number of characters of a result or an error in a message.
 _REPEATED_MOST = 200
 
@@ -106,16 +109,19 @@ class _CustomRule(Rule):
         """The rule in words, with the name of the function: 'At the instants that the function "payday" returns'."""
         return f'At the instants that the function "{self.name}" returns'
 
-    def next_after(self, moment: datetime, _budget: EvaluationBudget | None = None) -> Occurrence | None:
+    def next_after(self, moment: datetime, budget: EvaluationBudget | None = None) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`; None if the function returns None.
 
         Raises:
+            BudgetExceeded: Not enough steps are left for a call.
             RecurrenceInvalid: The function failed, or returned neither None nor a later instant.
             NeverOccurs: The returned instant is more than thirty years away.
             FunctionTimedOut: The function did not return in time.
         """
         after = max(moment.astimezone(UTC), self.since - datetime.resolution)
         local = after.astimezone(self.zone)
+        if budget is not None:
+            budget.spend(CALL_STEPS)
         result: object = _call(self.function, local, self.text)
         if result is None:
             return None

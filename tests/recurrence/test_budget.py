@@ -99,6 +99,21 @@ def test_a_cached_result_costs_as_much_as_a_new_one():
     assert first == again > 1000
 
 
+def test_a_rule_and_a_skip_of_the_project_are_called_at_most_a_few_thousand_times():
+    calls = []
+    functions = Functions(
+        next={"hourly": lambda at: calls.append(at) or at + timedelta(hours=1)},
+        skip={"always": lambda at: calls.append(at) or True},
+    )
+
+    with pytest.raises(BudgetExceeded, match="the recurrence needs more than 100,000 steps"):
+        compile_recurrence(
+            "custom:hourly", anchor=ANCHOR, skips=Skips.parse({"function": "always"}), functions=functions
+        )
+
+    assert 1_000 < len(calls) < 2_500
+
+
 def test_all_calls_of_a_recurrence_spend_one_budget():
     budget = EvaluationBudget("the feed", steps=2_000)
     recurrence = compile_recurrence("every 5 minutes", anchor=ANCHOR, budget=budget)

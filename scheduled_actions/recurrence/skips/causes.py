@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from scheduled_actions.core.errors import RecurrenceInvalid
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
-from scheduled_actions.recurrence.custom import Functions, skip_reason, unregistered
+from scheduled_actions.recurrence.custom import CALL_STEPS, Functions, skip_reason, unregistered
 from scheduled_actions.recurrence.model import DAY, HORIZON_YEARS, resolve
 from scheduled_actions.recurrence.phrases import join
 from scheduled_actions.recurrence.skips.model import DailyWindow, Skips, Span, is_always_closed
@@ -92,7 +92,7 @@ class Causes:
             window = closed[place]._replace(text=join(sorted(texts)))
             return Cause(f"is in a maintenance window ({window.text})", window=window)
         if self._function is not None:
-            budget.spend(20)  # a project function runs on a separate thread
+            budget.spend(CALL_STEPS)
             reason = skip_reason(shown, name=self._function_name, function=self._function)
         return Cause(reason) if reason is not None else None
 
