@@ -1,6 +1,8 @@
-"""`mail`: preview the templates of mails."""
+"""`mail`: preview the templates of mails and notifications."""
 
+from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 
@@ -13,10 +15,10 @@ from scheduled_actions.core.errors import InvalidArgument
 
 @click.group()
 def mail() -> None:
-    """Preview the templates of mails."""
+    """Preview the templates of mails and notifications."""
 
 
-@mail.command(short_help="Print a mail as its template renders it.")
+@mail.command(short_help="Print a mail or a notification as its template renders it.")
 @click.argument("template", metavar="TEMPLATE")
 @document_option("--data", help="JSON object that the template reads as `data`; @FILE reads a file. [default: {}]")
 @click.option("--subject", metavar="LINE", help="Subject. [default: the first line of the template]")
@@ -36,23 +38,21 @@ def preview(
 ) -> None:
     """Print the mail that `email:send` would send with this TEMPLATE: `welcome` for templates/welcome.txt.
 
-    Needs a database only for --parent.
+    The template of a notification, such as `reminder-low` or `escalation`, is filled with the values of a sample
+    deadline. Needs a database only for --parent.
     """
-    from scheduled_actions.core.action import ParentAction  # noqa: PLC0415 - help needs no database driver
-    from scheduled_actions.notifications.channels import templates  # noqa: PLC0415 - likewise
+    from scheduled_actions.notifications.channels import template_preview, templates  # noqa: PLC0415 - help needs no database driver
 
-    known = templates.mail_templates(project.directory)
-    if template not in known:
-        raise InvalidArgument("template", template, templates.describe_mail_templates(known))
-    if data is not None and not isinstance(data, dict):
-        raise InvalidArgument("data", problem="must be a JSON object")
-    read = None
-    if parent is not None:
-        found = project.open_without_handlers().scheduler.get_action(parent)
-        read = ParentAction(**{name: getattr(found, name) for name in ParentAction.__dataclass_fields__})
+    action = None if parent is None else project.open_without_handlers().scheduler.get_action(parent)
     try:
-        message = templates.render_mail(
-            template, {"data": data or {}, "parent": read}, project=project.directory, subject=subject
+        message = template_preview.preview(
+            template,
+            project=project.directory,
+            now=datetime.now(UTC),
+            zone=ZoneInfo(project.config.settings.notifications.timezone),
+            data=data,
+            parent=action,
+            subject=subject,
         )
     except templates.TemplateBroken as error:
         raise Failure(error.details) from error

@@ -7,6 +7,7 @@ import pytest
 from tests.factories import insert
 
 DATA = '{"name": "<Ann>"}'
+NOTICES = "digest, escalation, missed, reminder-high, reminder-low, reminder-medium, reminder-urgent"
 
 
 @pytest.fixture
@@ -46,7 +47,10 @@ def test_the_preview_of_a_follow_up_reads_the_parent_that_is_named(run, connecti
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["welcmoe"], "template: 'welcmoe' is not the name of a template: receipt, welcome"),
+        (
+            ["welcmoe"],
+            f"template: 'welcmoe' is not the name of a template: receipt, welcome; notifications: {NOTICES}",
+        ),
         (["welcome"], "templates/welcome.txt: UndefinedError in line 1: 'dict object' has no attribute 'name'"),
         (["receipt"], "templates/receipt.txt: UndefinedError in line 1: 'None' has no attribute 'result'"),
         (["welcome", "--data", "[7]"], "--data must be a JSON object"),
@@ -67,5 +71,38 @@ def test_without_templates_the_error_says_where_they_belong(run_anywhere):
     refused = run_anywhere("mail", "preview", "welcome")
 
     assert refused.stderr == (
-        "error: template: 'welcome' is not the name of a template, but this project has no file templates/NAME.txt\n"
+        "error: template: 'welcome' is not the name of a template, but this project has no file templates/NAME.txt; "
+        f"notifications: {NOTICES}\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("template", "subject"),
+    [
+        ("reminder-urgent", "Urgent: License renewal is due in 3 days"),
+        ("escalation", "Escalation (level 1): License renewal is overdue by 3 days"),
+        ("missed", "Missed: License renewal"),
+        ("digest", "4 notifications, 1 of them urgent"),
+    ],
+)
+def test_the_template_of_a_notification_is_filled_with_a_sample_deadline(run_anywhere, template, subject):
+    assert run_anywhere("mail", "preview", template).stdout.startswith(f"Subject: {subject}\n\nHello Ann,\n")
+
+
+@pytest.mark.parametrize("name", ["reminder-low", "reminder"])
+def test_a_template_of_the_project_replaces_the_packaged_one_and_its_errors_are_told(run_anywhere, templates, name):
+    template = templates / f"{name}.txt"
+    template.write_text("Subject: {{ name }} {{ data.color }}\n\nSoon.\n")
+
+    shown = run_anywhere("mail", "preview", "reminder-low", "--data", '{"color": "red"}')
+    refused = run_anywhere("mail", "preview", "reminder-low")
+
+    assert shown.stdout == "Subject: License renewal red\n\nSoon.\n"
+    assert refused.stderr == (
+        f"error: templates/{name}.txt: UndefinedError in line 1: 'dict object' has no attribute 'color'\n"
+    )
+
+
+def test_every_listed_notification_can_be_previewed(run_anywhere):
+    for name in NOTICES.split(", "):
+        assert run_anywhere("mail", "preview", name, "--html").exit_code == 0, name

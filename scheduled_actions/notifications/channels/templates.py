@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import traceback
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.core.errors.families import error_class
 from scheduled_actions.core.log import log
 from scheduled_actions.core.messages import listed
-from scheduled_actions.notifications.rules.reminder import Message, Severity, one_line
+from scheduled_actions.notifications.rules.reminder import SEVERITIES, Message, NoticeKind, Severity, one_line
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -24,6 +25,9 @@ _OURS = Path(__file__).parents[1] / "templates"
 _SUBJECT = "Subject:"
 #: Of the files of templates.
 _SUFFIXES = (".txt", ".html")
+_KINDS = get_args(NoticeKind)
+#: The names of all templates of notifications that a project can have.
+NOTICES = {*_KINDS, *(f"{kind}-{severity}" for kind, severity in product(_KINDS, SEVERITIES)), "digest"}
 
 
 @error_class
@@ -72,7 +76,7 @@ def render_digest(notices: Sequence[Mapping[str, Any]], values: Mapping[str, Any
 
 
 def mail_templates(project: Path) -> list[str]:
-    """Return the names of the templates that the project has for mails: `welcome` for `templates/welcome.txt`."""
+    """Return the names of the project's templates: `welcome` for `templates/welcome.txt`."""
     return sorted(file.stem for file in (project / FOLDER).glob("*.txt") if not file.name.startswith("_"))
 
 
@@ -97,16 +101,45 @@ def render_mail(name: str, values: Mapping[str, Any], *, project: Path, subject:
     return _message(project / FOLDER, name, values, subject=subject)
 
 
+def notice_templates(project: Path) -> list[str]:
+    """Return the names of the templates of notifications: the packaged ones, and those that the project adds."""
+    packaged = {file.stem for file in _OURS.glob("*.txt") if not file.name.startswith("_")}
+    return sorted(packaged | (NOTICES & set(mail_templates(project))))
+
+
+def render_notice(name: str, values: Mapping[str, Any], *, project: Path) -> Message:
+    """Render the template that a notification uses; unlike when it is sent, an invalid template of the project raises.
+
+    Args:
+        name: One of `notice_templates`.
+        values: The values of the template.
+        project: The project directory.
+
+    Raises:
+        TemplateBroken: The project's template has no subject, or cannot be rendered with these values.
+    """
+    names = (name, name.partition("-")[0])
+    return _of_project(names, values, project) or _packaged(names, values)
+
+
 def _rendered(names: Sequence[str], values: Mapping[str, Any], project: Path | None) -> Message:
     if project is not None:
-        found = next((name for name in names if (project / FOLDER / f"{name}.txt").is_file()), None)
-        if found is not None:
-            try:
-                return _message(project / FOLDER, found, values)
-            except TemplateBroken as error:
-                log.warning("notice.template_broken template=%s problem=%s", error.name, error.problem)
-    name = next(name for name in names if (_OURS / f"{name}.txt").is_file())
-    return _message(_OURS, name, values)
+        try:
+            if found := _of_project(names, values, project):
+                return found
+        except TemplateBroken as error:
+            log.warning("notice.template_broken template=%s problem=%s", error.name, error.problem)
+    return _packaged(names, values)
+
+
+def _of_project(names: Sequence[str], values: Mapping[str, Any], project: Path) -> Message | None:
+    """Render the first of these templates that the project has; None if it has none of them."""
+    name = next((name for name in names if (project / FOLDER / f"{name}.txt").is_file()), None)
+    return None if name is None else _message(project / FOLDER, name, values)
+
+
+def _packaged(names: Sequence[str], values: Mapping[str, Any]) -> Message:
+    return _message(_OURS, next(name for name in names if (_OURS / f"{name}.txt").is_file()), values)
 
 
 def _message(folder: Path, name: str, values: Mapping[str, Any], *, subject: str | None = None) -> Message:

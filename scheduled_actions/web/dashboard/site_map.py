@@ -1,6 +1,6 @@
 """List every page of the dashboard in the order of the navigation."""
 
-from scheduled_actions.web.dashboard import calendar, mail, operations, schedules, webhooks
+from scheduled_actions.web.dashboard import calendar, mail, mail_templates, operations, schedules, webhooks
 from scheduled_actions.web.dashboard.actions import forms as action_forms, pages as action_pages
 from scheduled_actions.web.dashboard.deadlines import pages as deadline_pages
 
@@ -12,6 +12,7 @@ PAGES = (
     *deadline_pages.PAGES,
     *webhooks.PAGES,
     *mail.PAGES,
+    *mail_templates.PAGES,
     *operations.PAGES[1:],
     *action_forms.PAGES,
 )
