@@ -13,6 +13,7 @@ from scheduled_actions.conditions.external_checks import check_team, unknown_row
 from scheduled_actions.core.errors import ActionTypeForbidden, BudgetExceeded, InvalidArgument, RequestError
 from scheduled_actions.core.errors.families import short
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
+from scheduled_actions.core.messages import did_you_mean
 from scheduled_actions.core.requester import AddressReach, Requester
 
 TYPE = "for_each:run"
@@ -35,16 +36,13 @@ def check_options(options: object, *, name: str = "options") -> None:
         InvalidArgument: The options are not a dict, or one is unknown or has a separate field: the type, the payload or
             the team.
     """
-    if not isinstance(options, dict) or not options.keys() <= _OPTIONS:
-        raise InvalidArgument(
-            name,
-            problem=(
-                f"has the invalid key {short(min(options.keys() - _OPTIONS, key=str))}"
-                if isinstance(options, dict)
-                else f"is of type {type(options).__name__}, not an object"
-            )
-            + f"; valid keys are arguments of schedule_action: {', '.join(sorted(_OPTIONS))}",
-        )
+    valid = f"valid keys are arguments of schedule_action: {', '.join(sorted(_OPTIONS))}"
+    if not isinstance(options, dict):
+        raise InvalidArgument(name, problem=f"is of type {type(options).__name__}, not an object; {valid}")
+    if unknown := options.keys() - _OPTIONS:
+        first = min(unknown, key=str)
+        hint = did_you_mean(str(first), _OPTIONS, otherwise=valid) if first not in ARGUMENTS else valid
+        raise InvalidArgument(name, problem=f"has the invalid key {short(first)}; {hint}")
 
 
 def check_payload(payload: dict[str, Any], requester: Requester, validator: ActionValidator) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from scheduled_actions.core import checks
 from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, DedupMode
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.errors.families import short
+from scheduled_actions.core.messages import did_you_mean
 from scheduled_actions.core.retry import RetryPolicy
 
 
@@ -79,9 +80,8 @@ def arguments_of(new: NewAction | Mapping[str, Any]) -> dict[str, Any]:
     elif type(new) is dict or isinstance(new, Mapping):  # the first test is ten times as fast
         if not new.keys() <= _DEFAULTS.keys():
             unknown = min(new.keys() - _DEFAULTS.keys(), key=str)
-            raise InvalidArgument(
-                "argument", problem=f"{short(unknown)} is unknown; schedule_action takes {', '.join(_DEFAULTS)}"
-            )
+            hint = did_you_mean(str(unknown), _DEFAULTS, otherwise=f"schedule_action takes {', '.join(_DEFAULTS)}")
+            raise InvalidArgument("argument", problem=f"{short(unknown)} is unknown; {hint}")
         items = list(new.items())
     else:
         raise InvalidArgument(

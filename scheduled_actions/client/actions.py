@@ -13,11 +13,13 @@ from scheduled_actions.actions.search import ActionList
 from scheduled_actions.client.checks import checked
 from scheduled_actions.conditions.model import Fact, FactChange, FactReport
 from scheduled_actions.core.action import Action, DedupMode, Scheduled
+from scheduled_actions.core.messages import suggests_keywords
 from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.operations.explain.rules.facts import Explanation
 from scheduled_actions.webhooks.sending import event_payload
 
 
+@suggests_keywords
 def schedule_action(
     action_type: str,
     payload: Any,  # noqa: ANN401 - any model
@@ -105,6 +107,7 @@ def schedule_action(
     return runtime.current().scheduler.schedule_action(new, connection=connection)
 
 
+@suggests_keywords
 def schedule_actions(
     new_actions: Sequence[NewAction | Mapping[str, Any]], *, connection: psycopg.Connection[Any] | None = None
 ) -> list[Scheduled]:
@@ -122,6 +125,7 @@ def schedule_actions(
     return runtime.current().scheduler.schedule_actions(new_actions, connection=connection)
 
 
+@suggests_keywords
 def schedule_when(
     action_type: str,
     payload: Any,  # noqa: ANN401 - any model
@@ -221,6 +225,7 @@ def schedule_when(
     )
 
 
+@suggests_keywords
 def report_fact(
     target: Mapping[str, str],
     name: str,
@@ -234,11 +239,13 @@ def report_fact(
     return runtime.current().facts.report(target, name, value, team_id=team_id, by=by, connection=connection)
 
 
+@suggests_keywords
 def get_fact(target: Mapping[str, str], name: str, *, team_id: str | None = None) -> Fact:
     """Return the current value of a fact about a target; see `Facts.get`."""
     return runtime.current().facts.get(target, name, team_id=team_id)
 
 
+@suggests_keywords
 def list_facts(
     *,
     target_type: str | None = None,
@@ -279,6 +286,7 @@ def delete_fact(
     runtime.current().facts.delete(target, name, team_id=team_id, by=by, connection=connection)
 
 
+@suggests_keywords
 def emit_event(
     event: str,
     *,
@@ -312,11 +320,13 @@ def emit_event(
     )
 
 
+@suggests_keywords
 def get_action(action_id: UUID | str, *, team_id: str | None = None) -> Action:
     """Return an action by id; see `Scheduler.get_action`."""
     return runtime.current().scheduler.get_action(action_id, team_id=team_id)
 
 
+@suggests_keywords
 def explain_action(action_id: UUID | str, *, team_id: str | None = None) -> Explanation:
     """Explain why an action has not run, or how it ended.
 
@@ -332,6 +342,7 @@ def explain_action(action_id: UUID | str, *, team_id: str | None = None) -> Expl
     return explaining.explain(runtime.current(), action_id, team_id=team_id)
 
 
+@suggests_keywords
 def list_actions(
     *,
     status: str | None = None,

@@ -6,6 +6,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from scheduled_actions.core.checks import check_integer, check_text
 from scheduled_actions.core.errors import InvalidArgument
+from scheduled_actions.core.messages import suggests_keywords
 from scheduled_actions.core.stored_values import parse_uuid
 
 _P = ParamSpec("_P")
@@ -13,8 +14,12 @@ _R = TypeVar("_R")
 
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return a function that checks the keyword arguments named in `_CHECKS` before it calls the decorated function."""
+    """Return a function that checks the keyword arguments named in `_CHECKS` before it calls the decorated function.
 
+    A `TypeError` for an unknown keyword argument contains the name to use.
+    """
+
+    @suggests_keywords
     @wraps(function)
     def call(*values: _P.args, **named: _P.kwargs) -> _R:
         for name in _CHECKS.keys() & named.keys():

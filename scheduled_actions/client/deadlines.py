@@ -10,10 +10,12 @@ import psycopg
 from scheduled_actions import runtime
 from scheduled_actions.actions.model import UNSET, Unset
 from scheduled_actions.client.checks import checked
+from scheduled_actions.core.messages import suggests_keywords
 from scheduled_actions.deadlines import reading
 from scheduled_actions.deadlines.model import Deadline
 
 
+@suggests_keywords
 def set_deadline(
     target: Mapping[str, str],
     due_at: datetime | timedelta | None = None,
@@ -87,6 +89,7 @@ def set_deadline(
     )[0]
 
 
+@suggests_keywords
 def set_deadlines(
     deadlines: Sequence[Mapping[str, Any]], *, connection: psycopg.Connection[Any] | None = None
 ) -> list[UUID]:
@@ -97,6 +100,7 @@ def set_deadlines(
     return runtime.current().deadlines.set_many(deadlines, connection=connection)
 
 
+@suggests_keywords
 def get_deadline(deadline: UUID | str, *, team_id: str | None = None) -> Deadline:
     """Return a deadline by id or name; see `Deadlines.get`."""
     return runtime.current().deadlines.get(deadline, team_id=team_id)
@@ -184,6 +188,7 @@ def move_deadline(
     )
 
 
+@suggests_keywords
 def move_deadlines(
     moves: Mapping[UUID | str, datetime | timedelta],
     *,

@@ -9,6 +9,7 @@ import psycopg
 
 from scheduled_actions import runtime
 from scheduled_actions.core.action import DedupMode, Scheduled
+from scheduled_actions.core.messages import suggests_keywords
 from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.notifications.local_scheduling import UserSchedule
 from scheduled_actions.notifications.planning import NoticeOptions
@@ -17,6 +18,7 @@ from scheduled_actions.notifications.rules.reminder import Severity
 from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType
 
 
+@suggests_keywords
 def notify(
     recipients: str | Person | Mapping[str, Any] | Sequence[str | Person | Mapping[str, Any]],
     text: str,
@@ -72,6 +74,7 @@ def notify(
     )
 
 
+@suggests_keywords
 def schedule_local(
     action_type: str,
     payload: Any,  # noqa: ANN401 - any model

@@ -11,11 +11,13 @@ from scheduled_actions import runtime
 from scheduled_actions.actions.model import UNSET, Unset
 from scheduled_actions.client.checks import checked
 from scheduled_actions.core.action import Scheduled
+from scheduled_actions.core.messages import suggests_keywords
 from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.schedules import operations
 from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType, Schedule
 
 
+@suggests_keywords
 def schedule_recurring_action(
     action_type: str,
     payload: Any,  # noqa: ANN401 - any model
@@ -141,11 +143,13 @@ def schedule_recurring_action(
     )
 
 
+@suggests_keywords
 def get_schedule(schedule: UUID | str, *, team_id: str | None = None) -> Schedule:
     """Return a schedule by id or name; see `Schedules.get`."""
     return runtime.current().schedules.get(schedule, team_id=team_id)
 
 
+@suggests_keywords
 def list_schedules(
     *,
     status: str | None = None,

@@ -1,6 +1,11 @@
 """Format parts of messages: counts with their nouns, lists of names, and suggestions for misspelled names."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 #: Maximum length of a word that is compared with known names: comparing takes quadratic time.
 _COMPARED_MOST = 60
@@ -39,3 +44,28 @@ def did_you_mean(text: str, known: Iterable[str], *, otherwise: str) -> str:
     """Return `did you mean "daily"?` with the most similar known name; `otherwise` if no name is similar."""
     near = nearest(text, known)
     return f'did you mean "{near}"?' if near else otherwise
+
+
+def suggests_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return a function whose `TypeError` for an unknown keyword argument contains the name to use.
+
+    Args:
+        function: A function that names all its keyword arguments.
+    """
+
+    @wraps(function)
+    def call(*values: _P.args, **named: _P.kwargs) -> _R:
+        try:
+            return function(*values, **named)
+        except TypeError:
+            from inspect import signature  # noqa: PLC0415 - only for an error
+
+            known = [name for name in signature(function).parameters if name != "self"]
+            unknown = next((name for name in named if name not in known), None)
+            # With known names, the error has another cause.
+            if unknown is None:
+                raise
+            hint = did_you_mean(unknown, known, otherwise=f"it takes {', '.join(known)}")
+            raise TypeError(f"{function.__name__}() got an unexpected keyword argument {unknown!r}; {hint}") from None
+
+    return call

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, cast, get_args
 
 from scheduled_actions.core.errors import InvalidArgument, RequestError
 from scheduled_actions.core.json_text import decode
+from scheduled_actions.core.messages import nearest
 
 Jitter = Literal["none", "full", "equal"]
 
@@ -137,9 +138,12 @@ def parse(value: RetryPolicy | Mapping[str, Any] | Sequence[float]) -> RetryPoli
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidArgument("retry.kind", kind, f"one of {', '.join(KINDS)}")
     policy = KINDS[kind]
-    unknown = sorted(map(str, set(fields) - set(policy.__dataclass_fields__)))
+    known = policy.__dataclass_fields__
+    unknown = sorted(map(str, set(fields) - set(known)))
     if unknown:
-        raise InvalidArgument("retry", unknown[0], f"a field of {kind} ({', '.join(policy.__dataclass_fields__)})")
+        near = nearest(unknown[0], known)
+        hint = f'; did you mean "{near}"?' if near else f" ({', '.join(known)})"
+        raise InvalidArgument("retry", unknown[0], f"a field of {kind}{hint}")
     if kind == "delays" and not isinstance(fields.get("seconds"), list | tuple):
         raise InvalidArgument("retry.seconds", fields.get("seconds"), "a list of 1 to 100 delays in seconds")
     return cast("RetryPolicy", policy(**fields))

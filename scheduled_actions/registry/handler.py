@@ -12,6 +12,7 @@ from uuid import UUID
 
 from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, Action, DedupMode, ParentAction
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
+from scheduled_actions.core.messages import suggests_keywords
 from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.registry.options import validate_recurrence
 
@@ -54,6 +55,7 @@ class HandlerOptions:
     open_to_teams: bool = False
 
 
+@suggests_keywords
 def action(
     action_type: str,
     *,
@@ -244,6 +246,7 @@ class Context:
             raise InvalidArgument("context.connection", problem="needs @action(transactional=True)")
         return self._connection
 
+    @suggests_keywords
     def schedule(
         self,
         action_type: str,

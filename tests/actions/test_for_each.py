@@ -195,4 +195,10 @@ def test_options_cannot_change_the_type_the_payload_or_the_team(project, connect
     ended = run_once(project, connection, team_id="ours", options=options)
 
     assert (ended["status"], reminders(connection)) == ("failed", [])
-    assert f"options has the invalid key {next(iter(options))!r}" in ended["error_message"]
+    assert f"options has the invalid key {next(iter(options))!r}; valid keys are " in ended["error_message"]
+
+
+def test_the_error_of_an_unknown_option_has_the_name_to_use(project, connection):
+    ended = run_once(project, connection, options={"lockGroup": "carts"})
+
+    assert "options has the invalid key 'lockGroup'; did you mean \"lock_group\"?" in ended["error_message"]

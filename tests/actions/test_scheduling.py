@@ -198,6 +198,26 @@ def test_an_invalid_argument_is_rejected_with_the_expected_value(project, connec
     assert statuses(connection) == {}
 
 
+@pytest.mark.parametrize(
+    ("element", "hint"),
+    [
+        ({"actionType": "test:run", "payload": {}}, "'actionType' is unknown; did you mean \"action_type\"?"),
+        ({"action_type": "test:run", "payload": {}, "maxAttempts": 3}, 'did you mean "max_attempts"?'),
+        ({"action_type": "test:run", "payload": {}, "queue": "mails"}, "'queue' is unknown; schedule_action takes "),
+        (
+            {"action_type": "test:run", "payload": {}, "on_success": {"actionType": "test:run"}},
+            'did you mean "action_type"?',
+        ),
+    ],
+)
+def test_the_error_of_an_unknown_key_of_an_action_has_the_name_to_use(project, connection, element, hint):
+    with pytest.raises(RequestError) as refused:
+        project.scheduler.schedule_actions([element])
+
+    assert hint in str(refused.value)
+    assert statuses(connection) == {}
+
+
 # -- instants ----------------------------------------------------------------------------------------------------------
 
 

@@ -269,13 +269,16 @@ REJECTED = [
     (field("gt", value=True), "condition.value: True is not a number or a string"),
     (field("eq", 1, pointer="a"), "condition.pointer: 'a' is not a JSON pointer"),
     (field("eq", 1, color="red"), 'condition.color is not a field of kind "field_value"'),
+    (field("eq", 1, Pointer="/a"), 'condition.Pointer is not a field of kind "field_value"; did you mean "pointer"?'),
+    ({"kind": "action_status", "actionId": str(OTHER)}, 'condition.actionId is not a field; did you mean "action_id"?'),
     ({"kind": "time_elapsed", "duration": "P1M"}, "condition.duration ('P1M') must be a number of seconds"),
     ({"kind": "time_elapsed", "seconds": -1}, "condition.seconds (-1) must be"),
     ({"kind": "time_elapsed", "seconds": 1, "since": "2026-01-01"}, "condition.since: '2026-01-01' is not"),
     ({"kind": "action_status", "action_id": str(OTHER), "status": "pending"}, "condition.status: 'pending' is not"),
     ({"wait": LEAVES[MET], "check_interval": 0.5}, "condition.check_interval (0.5) must be"),
     ({"wait": LEAVES[MET], "max_checks": 0}, "condition.max_checks: 0 is not"),
-    ({"wait": LEAVES[MET], "timeuot": 1}, "condition.timeuot is not a field of a wait"),
+    ({"wait": LEAVES[MET], "timeuot": 1}, 'timeuot is not a field of a wait; did you mean "timeout"?'),
+    ({"wait": LEAVES[MET], "every": 1}, "condition.every is not a field of a wait; the fields are wait, "),
     ({"wait": {"wait": LEAVES[MET]}}, 'condition.wait has none of "kind", "all", "any" and "not"'),
 ]
 

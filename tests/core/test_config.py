@@ -165,6 +165,13 @@ def test_a_prefixed_variable_that_is_not_a_setting_is_ignored(loaded, name, valu
             {},
             "webhooks.endpoints.crm.pattern is not a setting; did you mean webhooks.endpoints.crm.patterns?",
         ),
+        ("maxAttempts = 7", {}, "scheduled_actions.toml: maxAttempts is not a setting; did you mean max_attempts?"),
+        ("[retry]\nbaseSeconds = 7", {}, "retry.baseSeconds is not a setting; did you mean retry.base_seconds?"),
+        (
+            "[webhooks.endpoints.crm]\nenvVar = 'CRM_URL'",
+            {},
+            "webhooks.endpoints.crm.envVar is not a setting; did you mean webhooks.endpoints.crm.env_var?",
+        ),
         ("colour = 7", {}, 'scheduled_actions.toml: colour is not a setting; the page "Settings" of the documentation'),
         ("batch_size = 0", {}, "scheduled_actions.toml: batch_size = 0: must be a whole number from 1 to 1000"),
         (

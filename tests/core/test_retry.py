@@ -119,6 +119,10 @@ def test_a_list_of_seconds_is_a_policy():
         *((waiting(kind, 1, jitter="some"), "one of none, full, equal") for kind in KINDS),
         *((waiting(kind, -1), "between 0 and a year") for kind in KINDS),
         ({"kind": "linear", "step": 1}, "'step' is not a field of linear (base_seconds, cap_seconds, jitter"),
+        (
+            {"kind": "linear", "baseSeconds": 60},
+            "'baseSeconds' is not a field of linear; did you mean \"base_seconds\"?",
+        ),
         ({"kind": "linear", "base_seconds": "60"}, "between 0 and a year"),
         ({"kind": "linear", "base_seconds": True}, "between 0 and a year"),
         ({"kind": "exponential", "cap_seconds": float("inf")}, "between 0 and a year"),

@@ -112,6 +112,11 @@ def test_creating_an_endpoint_needs_an_encryption_key(tmp_path, database_url, co
         ({"secret": "whsec_hunter2"}, InvalidArgument, "secret is invalid: use whsec_ followed by"),
         ({"secret": f"{SECRET},{SECRET}"}, InvalidArgument, "must be a single secret"),
         (
+            {"rateLimit": 5},
+            InvalidArgument,
+            "'rateLimit' is not a setting of an endpoint; did you mean \"rate_limit\"?",
+        ),
+        (
             {"colour": "red"},
             InvalidArgument,
             "endpoint: 'colour' is not a setting of an endpoint; use url, description",

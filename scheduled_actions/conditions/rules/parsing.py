@@ -25,8 +25,11 @@ from scheduled_actions.core.durations import parse_duration
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.errors.families import short
 from scheduled_actions.core.json_comparison import OPERATORS, is_pointer
+from scheduled_actions.core.messages import did_you_mean, nearest
 from scheduled_actions.core.stored_values import parse_uuid
 
+#: Minimum similarity of a required field that is missing to an unknown field, such as `actionId`.
+_MISSPELLED = 0.9
 #: Maximum nesting depth of combinations.
 MAX_DEPTH = 10
 #: Maximum number of conditions and combinations in total.
@@ -112,7 +115,10 @@ class _Fields:
     seen: set[str] = field(default_factory=set)
 
     def invalid(self, name: str, value: object, expected: str) -> InvalidArgument:
-        """Return the error for an invalid value of a field."""
+        """Return the error for an invalid value of a field, or for the unknown field that was meant to be this one."""
+        misspelled = None if name in self.given else nearest(name, self.given.keys() - self.seen, cutoff=_MISSPELLED)
+        if misspelled is not None:
+            return InvalidArgument(f"{self.where}.{misspelled}", problem=f'is not a field; did you mean "{name}"?')
         return InvalidArgument(f"{self.where}.{name}", value, expected)
 
     def take(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON
@@ -166,7 +172,9 @@ class _Fields:
             InvalidArgument: A field is unknown.
         """
         if unknown := self.given.keys() - self.seen:
-            raise InvalidArgument(f"{self.where}.{min(unknown, key=str)}", problem=f'is not a field of kind "{kind}"')
+            name = min(unknown, key=str)
+            hint = did_you_mean(str(name), self.seen, otherwise=f"the fields are {', '.join(sorted(self.seen))}")
+            raise InvalidArgument(f"{self.where}.{name}", problem=f'is not a field of kind "{kind}"; {hint}')
 
 
 def _is_text(value: object) -> bool:

@@ -14,6 +14,7 @@ from scheduled_actions.conditions.rules.kinds import ActionStatus, AllOf
 from scheduled_actions.conditions.rules.parsing import parse_condition, parse_seconds
 from scheduled_actions.core import json_text
 from scheduled_actions.core.errors import BudgetExceeded, InvalidArgument
+from scheduled_actions.core.messages import did_you_mean
 from scheduled_actions.core.stored_values import parse_uuid
 
 #: Maximum size of a stored condition, in bytes of JSON.
@@ -144,10 +145,9 @@ def _parse(given: Any) -> WaitPlan:  # noqa: ANN401 - any JSON
     if not isinstance(given, dict) or "wait" not in given:
         return WaitPlan(condition=parse_condition(given))
     if unknown := given.keys() - set(_WAIT_FIELDS):
-        raise InvalidArgument(
-            f"condition.{min(unknown, key=str)}",
-            problem=f"is not a field of a wait; the fields are {', '.join(_WAIT_FIELDS)}",
-        )
+        name = min(unknown, key=str)
+        hint = did_you_mean(str(name), _WAIT_FIELDS, otherwise=f"the fields are {', '.join(_WAIT_FIELDS)}")
+        raise InvalidArgument(f"condition.{name}", problem=f"is not a field of a wait; {hint}")
     interval, timeout, checks = given.get("check_interval"), given.get("timeout"), given.get("max_checks")
     if checks is not None and (type(checks) is not int or not 1 <= checks <= _MAX_CHECKS):
         raise InvalidArgument("condition.max_checks", checks, f"an integer from 1 to {_MAX_CHECKS:,}")

@@ -3,8 +3,8 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
 import psycopg
 from flask import Request
@@ -156,7 +156,8 @@ def _steps(error: ErrorDetails, value: Any) -> Iterator[int | str]:  # noqa: ANN
 def _message(error: ErrorDetails, model: type[RequestModel], noun: str) -> str:
     match error["type"]:
         case "extra_forbidden":
-            hint = _suggestion(str(error["loc"][0]), model, noun) if len(error["loc"]) == 1 else ""
+            inner = _model_at(error["loc"][:-1], model)
+            hint = "" if inner is None else _suggestion(str(error["loc"][-1]), inner, noun)
             return f"is an unknown {noun}; {hint}" if hint else f"is an unknown {noun}"
         case "missing":
             return "is required"
@@ -168,6 +169,26 @@ def _message(error: ErrorDetails, model: type[RequestModel], noun: str) -> str:
             return "should be an id, such as 0197a000-0000-7000-8000-000000000001"
         case _:
             return _PREFIXES.sub("", error["msg"]).replace(" after validation", "")
+
+
+def _model_at(steps: Sequence[int | str], model: type[RequestModel]) -> type[RequestModel] | None:
+    """Return the model that the steps of an error's path lead to; None if there is none, or if a union has several."""
+    for step in steps:
+        if isinstance(step, int):
+            continue
+        inner = next((field for own, field in model.model_fields.items() if step in {own, field.alias}), None)
+        found = [] if inner is None else list(_models_of(inner.annotation))
+        if len(found) != 1:
+            return None
+        model = found[0]
+    return model
+
+
+def _models_of(annotation: Any) -> Iterator[type[RequestModel]]:  # noqa: ANN401 - any type
+    if isinstance(annotation, type) and issubclass(annotation, RequestModel):
+        yield annotation
+    for one in get_args(annotation):
+        yield from _models_of(one)
 
 
 def _suggestion(name: str, model: type[RequestModel], noun: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from scheduled_actions.core import checks as arguments, retry, signing
 from scheduled_actions.core.errors import InvalidArgument, NotConfigured
 from scheduled_actions.core.json_text import encode
+from scheduled_actions.core.messages import did_you_mean
 from scheduled_actions.outbound import delivery
 from scheduled_actions.webhooks.rules import filters, routing
 
@@ -39,7 +40,8 @@ def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name in given:
         if name not in CHECKS:
-            raise InvalidArgument("endpoint", name, f"a setting of an endpoint; use {', '.join(CHECKS)}")
+            hint = did_you_mean(str(name), CHECKS, otherwise=f"use {', '.join(CHECKS)}")
+            raise InvalidArgument("endpoint", name, f"a setting of an endpoint; {hint}")
     return {name: CHECKS[name](value) for name, value in given.items()}
 
 

@@ -261,11 +261,61 @@ def test_every_invalid_field_is_listed_with_the_expected_value(shared_api):
         "retry.base_seconds": "-1 is not a number of seconds between 0 and a year",
         "target.type": "should be a valid string",
         "target.id": "is required",
-        "target.name": "is an unknown field",
+        "target.name": "is an unknown field; known fields: type, id",
         "dedup_window": "should be a valid number",
         "team_id": "should have at least 1 character",
         "user_id": "should be a valid string",
     }
+
+
+def test_the_errors_of_camel_case_fields_have_the_names_to_use(shared_api):
+    action = shared_api(
+        "POST",
+        "/actions",
+        {"actionType": "test:run", "payload": {}, "scheduledAt": 1, "maxAttempts": 2, "lockGroup": "a"},
+    )
+    nested = shared_api(
+        "POST",
+        "/deadlines",
+        {
+            "target": {"type": "license", "id": "1"},
+            "due_at": "2027-01-01T00:00:00Z",
+            "auto_actions": [{"offset": "1 day before", "actionType": "test:run"}],
+        },
+    )
+
+    assert errors(action) == {
+        "action_type": "is required",
+        "actionType": 'is an unknown field; did you mean "action_type"?',
+        "scheduledAt": 'is an unknown field; did you mean "scheduled_at"?',
+        "maxAttempts": 'is an unknown field; did you mean "max_attempts"?',
+        "lockGroup": 'is an unknown field; did you mean "lock_group"?',
+    }
+    assert errors(nested)["auto_actions.0.actionType"] == 'is an unknown field; did you mean "action_type"?'
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ({"retry": {"kind": "linear", "baseSeconds": 1}}, "'baseSeconds' is not a field of linear; did you mean"),
+        ({"condition": {"kind": "action_status", "actionId": "1"}}, 'is not a field; did you mean "action_id"?'),
+        (
+            {
+                "condition": {
+                    "wait": {"kind": "action_status", "action_id": "1", "status": "failed"},
+                    "checkInterval": 1,
+                }
+            },
+            'condition.checkInterval is not a field of a wait; did you mean "check_interval"?',
+        ),
+        ({"on_success": {"actionType": "test:run", "payload": {}}}, "'actionType' is unknown; did you mean"),
+    ],
+)
+def test_the_error_of_a_camel_case_name_inside_an_argument_has_the_name_to_use(shared_api, argument, message):
+    response = shared_api("POST", "/actions", {"action_type": "test:run", "payload": {}, **argument})
+
+    assert response.status_code == 400
+    assert message in response.json["detail"]
 
 
 @pytest.mark.parametrize(
