@@ -239,8 +239,12 @@ def _checked_addresses(origin: _ConnectionKey) -> list[Any]:
         AddressForbidden: At least one of the addresses is not allowed.
     """
     addresses = socket.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
-    if not all(may_reach(str(address[4][0]), also=origin.reach.networks) for address in addresses):
-        raise AddressForbidden
+    reach = origin.reach
+    if not all(
+        may_reach(str(address[4][0]), also=reach.networks, includes_internet=reach.includes_internet)
+        for address in addresses
+    ):
+        raise AddressForbidden(*() if reach.includes_internet else ("has an address outside the allowed networks",))
     return addresses
 
 

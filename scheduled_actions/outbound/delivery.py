@@ -8,7 +8,7 @@ import ssl
 import time
 import unicodedata
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ from scheduled_actions.core.errors import UrlInvalid
 from scheduled_actions.core.version import VERSION
 from scheduled_actions.outbound import bounded_http, network
 from scheduled_actions.outbound.network import PostResult
-from scheduled_actions.outbound.reach import AddressForbidden, ProxyRefused, Reach, may_reach
+from scheduled_actions.outbound.reach import AddressForbidden, Network, ProxyRefused, Reach, may_reach
 
 #: Seconds for each address of the host, and for the TLS handshake.
 CONNECT_TIMEOUT = 5.0
@@ -141,6 +141,30 @@ def check_tenant_url(url: str) -> str:
     if is_local or (_is_numeric(host) and not may_reach(host)):
         raise UrlInvalid(str(AddressForbidden()), _TENANT_URL)
     return place
+
+
+def is_exposed(url: str, *, networks: Iterable[Network]) -> bool:
+    """Return whether requests to a URL would be sent in plain text to a host outside the networks.
+
+    The host is resolved, which can take as long as the system's resolver needs.
+
+    Args:
+        url: Any URL.
+        networks: The networks in which plain HTTP is acceptable.
+
+    Returns:
+        False for an https URL, for an invalid URL, and for a host without an address.
+    """
+    if network.substitute is not None:
+        return False
+    try:
+        check_url(url)
+        parts = urlsplit(url)
+        addresses = () if parts.scheme == "https" else socket.getaddrinfo(parts.hostname, None, type=socket.SOCK_STREAM)
+    except (UrlInvalid, OSError, ValueError):
+        return False
+    allowed = tuple(networks)
+    return not all(may_reach(str(one[4][0]), also=allowed, includes_internet=False) for one in addresses)
 
 
 def _is_resolvable(host: str) -> bool:

@@ -40,6 +40,8 @@ class Reach:
 
     #: Networks allowed in addition to the public internet.
     networks: tuple[Network, ...] = LOOPBACK
+    #: Whether the public internet is allowed.
+    includes_internet: bool = True
     #: Host and port of the HTTP proxy for all requests; None: direct connections.
     proxy: tuple[str, int] | None = None
     #: Path of a file of certificate authorities; None: those of `certifi`.
@@ -49,8 +51,8 @@ class Reach:
 class AddressForbidden(OSError):
     """A host has a forbidden address; nothing was sent. The message does not contain the address."""
 
-    def __init__(self) -> None:
-        super().__init__("points to a private or reserved address")
+    def __init__(self, problem: str = "points to a private or reserved address") -> None:
+        super().__init__(problem)
 
 
 class ProxyRefused(OSError):
@@ -60,12 +62,13 @@ class ProxyRefused(OSError):
         super().__init__(f"was refused by the proxy: {answer}")
 
 
-def may_reach(address: str, *, also: Iterable[Network] = ()) -> bool:
+def may_reach(address: str, *, also: Iterable[Network] = (), includes_internet: bool = True) -> bool:
     """Return whether requests to an IP address are allowed.
 
     Args:
         address: As the resolver returns it; a zone after `%` is ignored.
         also: Networks allowed in addition to the public internet.
+        includes_internet: Whether the public internet is allowed.
     """
     try:
         parsed = ip_address(address.partition("%")[0])
@@ -74,6 +77,8 @@ def may_reach(address: str, *, also: Iterable[Network] = ()) -> bool:
     # An address is never in a network of the other version.
     if any(parsed in network for network in also):
         return True
+    if not includes_internet:
+        return False
     if parsed.version == 4:  # noqa: PLR2004 - the IP version
         return not any(parsed in network for network in _FORBIDDEN_V4)
     return parsed in _GLOBAL_V6 and not any(parsed in network for network in _FORBIDDEN_V6)

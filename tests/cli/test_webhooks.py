@@ -271,6 +271,16 @@ def test_commands_warn_that_deliveries_to_a_disabled_endpoint_are_skipped(run, e
     assert run("endpoints", "test", endpoint).stderr == ""
 
 
+def test_commands_show_why_production_disables_an_endpoint_of_the_file(run):
+    production = {"SCHEDULED_ACTIONS_ENV": "production", "CRM_URL": "http://8.8.8.8/t0ken"}
+    reason = "CRM_URL is an http URL, but production requires https outside webhooks.private_networks"
+
+    assert f"disabled: {reason[:30]}" in run("endpoints", "list", **production).stdout
+    assert reason in run("endpoints", "show", "crm", **production).stdout
+    warning = f"crm is disabled, and its deliveries are skipped: {reason}\n"
+    assert run("endpoints", "test", "crm", **production).stderr == warning
+
+
 def test_an_invalid_instant_is_rejected_with_examples_of_durations(run):
     ran = run("deliveries", "recover", "--from", "yesterday")
 

@@ -233,7 +233,11 @@ def test(project: Project, endpoint: str, *, team_id: str | None) -> None:
 
 def warn_if_disabled(endpoint: str, found: Endpoint | None) -> None:
     """Warn on standard error that deliveries to a disabled endpoint are skipped."""
-    if found is not None and not (found.enabled and found.disabled_reason is None):
+    if found is None:
+        return
+    if found.disabled_reason is not None and found.disabled_at is None:
+        click.echo(f"{endpoint} is disabled, and its deliveries are skipped: {found.disabled_reason}", err=True)
+    elif not (found.enabled and found.disabled_reason is None):
         remedy = (
             "set `enabled = true` in scheduled_actions.toml"
             if found.disabled_reason is None and found.source == "file"

@@ -75,7 +75,7 @@ def diagnose(parts: Installation, *, patience_seconds: float = PATIENCE_SECONDS)
         _secret(config.cron_secret, opens="/cron/process", is_optional=False),
         _secret(config.admin_token, opens="the API", is_optional=True),
         *(
-            _endpoint(config, name, endpoint)
+            _endpoint(parts, name, endpoint)
             for name, endpoint in sorted(config.settings.webhooks.endpoints.items())
             if endpoint.enabled
         ),
@@ -128,7 +128,8 @@ def _email(config: Config) -> Check:
     return project_rules.email(config.settings.email.host, is_caught=dev is not None and dev.mail_port is not None)
 
 
-def _endpoint(config: Config, name: str, endpoint: EndpointSection) -> Check:
+def _endpoint(parts: Installation, name: str, endpoint: EndpointSection) -> Check:
+    config = parts.config
     url = config.endpoint_url(endpoint)
     problem = f"{endpoint.env_var} is not set, so there is no URL to deliver to" if url is None else None
     if url is not None and (url_problem := _url_problem(url)) is not None:
@@ -137,7 +138,12 @@ def _endpoint(config: Config, name: str, endpoint: EndpointSection) -> Check:
         config.endpoint_keys(endpoint)
     except NotConfigured as error:
         problem = problem or str(error)
-    return project_rules.endpoint(name, problem=problem, is_signed=endpoint.secret_env_var is not None)
+    return project_rules.endpoint(
+        name,
+        problem=problem,
+        exposure=parts.endpoint_directory.exposure(name),
+        is_signed=endpoint.secret_env_var is not None,
+    )
 
 
 def _url_problem(url: str) -> str | None:

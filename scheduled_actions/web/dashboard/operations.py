@@ -81,7 +81,7 @@ def show_overview(context: RequestContext) -> View:
     team_id = context.caller.team_id
     found = recent_activity(context.runtime.database, window=window, team_id=team_id)
     endpoints = context.call("GET", "/webhooks/endpoints").endpoints
-    troubled = [one for one in endpoints if one.failing_since or one.disabled_at]
+    troubled = [one for one in endpoints if one.failing_since or one.disabled_at or one.disabled_reason]
     steps = found.steps
     return View(
         "overview.html",

@@ -5,9 +5,10 @@ Rows are cached for a second: at a thousand deliveries per second, a query for e
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import psycopg
@@ -28,7 +29,7 @@ from scheduled_actions.core.log import log
 from scheduled_actions.database.boundary import contain, reason_of
 from scheduled_actions.database.connection import Connection, Database
 from scheduled_actions.outbound import delivery
-from scheduled_actions.outbound.reach import Reach, reach_of
+from scheduled_actions.outbound.reach import Reach, parse_networks, reach_of
 from scheduled_actions.webhooks.endpoints import store
 from scheduled_actions.webhooks.endpoints.model import Endpoint, EndpointRow, declared_endpoint
 from scheduled_actions.webhooks.rules import filters, routing
@@ -40,6 +41,8 @@ _CACHE_SECONDS = 1.0
 _FAILURE_SECONDS = 60.0
 #: An event type is recorded again after this time.
 _EVENT_TYPE_SECONDS = 3600.0
+#: After this time, the host of a plain HTTP URL is resolved again.
+_EXPOSED_SECONDS = 60.0
 #: Entries per cache; a full cache is cleared.
 _CACHE_SIZE = 5000
 
@@ -91,6 +94,7 @@ class EndpointDirectory:
         self._by_name: _Lookups[str, Endpoint | None] = _Lookups()
         self._by_team: _Lookups[str | None, list[Endpoint]] = _Lookups()
         self._targets: _Lookups[tuple[str, datetime | None, bool], DeliveryTarget] = _Lookups()
+        self._exposed: _Lookups[tuple[str, str], bool] = _Lookups()
         self._failures_recorded: dict[str, float] = {}
         self._event_types: _Lookups[tuple[str | None, str], None] = _Lookups()
 
@@ -164,6 +168,33 @@ class EndpointDirectory:
         version = (current.name, current.updated_at, current.previous_secret is not None)
         return self._targets.read(version, self._monotonic(), lambda _: self._stored_target(current))
 
+    def exposure(self, name: str) -> str | None:
+        """Return why an endpoint of the settings file is disabled in production: its URL would expose the events.
+
+        Args:
+            name: The name of a declared endpoint.
+
+        Returns:
+            A sentence without the URL; None if the URL is https, its host is in `webhooks.private_networks` or has no
+                address, the settings file disables the endpoint, or this is not a production environment.
+        """
+        declared = self.settings.endpoints[name]
+        url = self._config.endpoint_url(declared)
+        if url is None or not declared.enabled or not self._config.is_production:
+            return None
+        networks = parse_networks(self.settings.private_networks)
+        is_exposed = self._exposed.read(
+            (name, url),
+            self._monotonic(),
+            lambda key: delivery.is_exposed(key[1], networks=networks),
+            seconds=_EXPOSED_SECONDS,
+        )
+        return (
+            f"{declared.env_var} is an http URL, but production requires https outside webhooks.private_networks"
+            if is_exposed
+            else None
+        )
+
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _read(self, name: str) -> Endpoint | None:
@@ -172,7 +203,11 @@ class EndpointDirectory:
             return None
         with self._database.connection() as connection:
             row = store.get(connection, name) if declared is None else store.of_file(connection, {name: declared})[0]
-        return None if row is None else read_endpoint(row)
+        if row is None:
+            return None
+        endpoint = read_endpoint(row)
+        exposure = None if declared is None else self.exposure(name)
+        return endpoint if exposure is None else replace(endpoint, disabled_reason=exposure)
 
     def _read_team(self, team_id: str | None) -> list[Endpoint]:
         with self._database.connection() as connection:
@@ -190,7 +225,11 @@ class EndpointDirectory:
             raise NotConfigured(
                 declared.env_var, f"{expected}; its current value {error.problem}", problem="is invalid"
             ) from None
-        return DeliveryTarget(url, self._config.endpoint_keys(declared), {}, reach_of(self.settings, is_tenants=False))
+        reach = reach_of(self.settings, is_tenants=False)
+        if self._config.is_production and urlsplit(url).scheme == "http":
+            # The host may have another address now than when `exposure` resolved it.
+            reach = replace(reach, includes_internet=False)
+        return DeliveryTarget(url, self._config.endpoint_keys(declared), {}, reach)
 
     def _stored_target(self, endpoint: Endpoint) -> DeliveryTarget:
         what = f'of endpoint "{endpoint.name}"'

@@ -339,7 +339,10 @@ class Endpoints:
 
     def _details(self, connection: Connection, *rows: EndpointRow) -> list[EndpointDetails]:
         queues = store.queues(connection, [row.name for row in rows], concurrency=self._config.settings.concurrency)
-        return [details_of(row, queues[row.name], url=self._url(row)) for row in rows]
+        return [details_of(row, queues[row.name], url=self._url(row), exposure=self._exposure(row)) for row in rows]
+
+    def _exposure(self, row: EndpointRow) -> str | None:
+        return None if row.source == "database" else self._directory.exposure(row.name)
 
     def _url(self, row: EndpointRow) -> str | None:
         return row.url if row.source == "database" else self._config.endpoint_url(self._declared[row.name])
@@ -353,16 +356,20 @@ class Endpoints:
         return values
 
 
-def details_of(row: EndpointRow, queue: EndpointQueue, *, url: str | None) -> EndpointDetails:
+def details_of(
+    row: EndpointRow, queue: EndpointQueue, *, url: str | None, exposure: str | None = None
+) -> EndpointDetails:
     """Convert an endpoint to the form that the API returns.
 
     Args:
         row: The stored or declared endpoint.
         queue: The queue of the endpoint.
         url: The URL of the row or, for an endpoint of the settings file, from the environment; None: unset.
+        exposure: Why production disables the endpoint; None if it does not.
     """
     settings = {name: getattr(row, name) for name in EndpointSettings.__dataclass_fields__} | {
-        "enabled": row.enabled and row.disabled_at is None,
+        "enabled": row.enabled and row.disabled_at is None and exposure is None,
+        "disabled_reason": exposure or row.disabled_reason,
         "previous_secret_until": None if row.previous_secret is None else row.previous_secret_until,
     }
     place = None

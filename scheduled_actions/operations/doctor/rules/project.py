@@ -60,17 +60,27 @@ def secret(variable: str, *, opens: str, is_set: bool, is_usable: bool, is_optio
     )
 
 
-def endpoint(name: str, *, problem: str | None, is_signed: bool) -> Check:
+def endpoint(name: str, *, problem: str | None, exposure: str | None = None, is_signed: bool) -> Check:
     """Return a fault if the URL or the secret of an endpoint cannot be used, a warning if it has no secret.
 
     Args:
         name: The name of the endpoint in scheduled_actions.toml.
         problem: Why the URL or the secret cannot be used, without their values; None if both can.
+        exposure: Why production disables the endpoint; None if it does not.
         is_signed: Whether the endpoint has a secret.
     """
     return first_problem(
         f"endpoint:{name}",
         (problem, FAULT, str(problem), "correct that variable, or set enabled = false for the endpoint"),
+        (
+            exposure,
+            FAULT,
+            f"disabled, and its deliveries are skipped: {exposure}",
+            (
+                "set the variable to an https URL, or add the network of its host to webhooks.private_networks; then "
+                f"`scheduled-actions webhooks deliveries recover --endpoint {name} --from WHEN` sends what was skipped"
+            ),
+        ),
         (
             not is_signed,
             WARNING,
