@@ -228,6 +228,21 @@ def unhandled(connection: Connection, action_types: Collection[str]) -> list[UUI
     return [row[0] for row in sql.run(connection, "unhandled_actions", {"action_types": list(action_types)})]
 
 
+def expired_no_action(
+    connection: Connection, action_types: Collection[str], *, retention_days: int, limit: int
+) -> list[UUID]:
+    """Return the ids of at most `limit` actions that had the status `no_action` for more than `retention_days`.
+
+    Args:
+        connection: In autocommit mode.
+        action_types: The action types for which this build has handlers; their actions are left out.
+        retention_days: Days since the last change of an action.
+        limit: Maximum number of ids.
+    """
+    parameters = {"action_types": list(action_types), "days": retention_days, "limit": limit}
+    return [row[0] for row in sql.run(connection, "expired_no_action", parameters)]
+
+
 @dataclass(slots=True)
 class ClaimResult:
     """The decisions of hooks about claimed actions."""

@@ -25,6 +25,9 @@ from scheduled_actions.core.wake import Wake
 from scheduled_actions.database.connection import Connection, Database, atomic
 from scheduled_actions.database.transactions import announce, borrowed_connection, commits_itself
 
+#: The statuses of actions that can be cancelled without, and with those that are running.
+_WAITING = (Status.PENDING, Status.NO_ACTION)
+_CANCELLABLE = (*_WAITING, Status.PROCESSING)
 #: Application code waits up to ten seconds for a full list; the API returns a short page after half a second.
 _PATIENT = SearchBounds(page_seconds=10.0)
 
@@ -310,7 +313,7 @@ class Scheduler:
                 wanted,
                 by=checks.check_text("by", by),
                 reason=checks.check_text("reason", reason),
-                also_running=also_running,
+                statuses=_CANCELLABLE if also_running else _WAITING,
                 team_id=team_id,
                 edit_lock_seconds=edit_lock_seconds,
             )

@@ -311,16 +311,16 @@ class Settler:
         *,
         by: str | None,
         reason: str | None,
-        also_running: bool,
+        statuses: Collection[Status],
         team_id: str | None,
         edit_lock_seconds: int | None,
     ) -> Action | None:
         """Cancel a pending or `no_action` action, or request that a running one stop.
 
-        The hooks are called in the same transaction.
+        The hooks are called in the same transaction. `statuses` are those of the actions that may be cancelled.
 
         Returns:
-            The action. None if it does not exist (in that team), has ended, or is running and `also_running` is false.
+            The action. None if it does not exist (in that team), or if its status is not one of `statuses`.
             With `edit_lock_seconds`, also None for a running action, and for a pending one that is overdue or due
             within that time.
         """
@@ -332,7 +332,7 @@ class Settler:
                 id=action_id,
                 by=by,
                 reason=reason,
-                also_running=also_running,
+                statuses=[status.value for status in statuses],
                 team_id=team_id,
                 edit_lock_seconds=edit_lock_seconds,
             )

@@ -16,6 +16,7 @@ from scheduled_actions.conditions.rules.plan import format_cycle
 from scheduled_actions.core import retry
 from scheduled_actions.core.action import Claimed, Status
 from scheduled_actions.core.log import log
+from scheduled_actions.core.messages import counted
 from scheduled_actions.database.boundary import TEMPORARY_ERRORS, contain, describe, reason_of
 from scheduled_actions.database.connection import Connection
 from scheduled_actions.ticks import store as tick_store
@@ -33,6 +34,9 @@ _MAX_PRUNED = 1500
 _WAKE_BATCH = 100
 #: After this time the tick settles finished attempts before it wakes further actions.
 _WAKE_SECONDS = 0.5
+#: Maximum number of actions without a handler that one sweep cancels, and seconds after which it cancels no more.
+_MAX_UNHANDLED = 500
+_UNHANDLED_SECONDS = 0.5
 #: Maximum number of cycles of waiting actions that one sweep reports.
 _MAX_CYCLES = 10
 
@@ -122,6 +126,29 @@ class Maintenance:
             ),
         )
 
+    def cancel_unhandled(self, connection: Connection) -> int:
+        """Cancel actions whose type no build had a handler for during `retention_no_action_days`; return their number.
+
+        Each is cancelled in its own transaction, because its schedule is locked first; at most 500, for half a second.
+        """
+        state, days = self.state, self.state.settings.retention_no_action_days
+        if days == 0:
+            return 0
+        reason = f"no build had a handler for this type for {counted(days, 'day')} (retention_no_action_days)"
+        cancelled, until = 0, state.monotonic() + _UNHANDLED_SECONDS
+        expired = claims.expired_no_action(connection, state.registry.types, retention_days=days, limit=_MAX_UNHANDLED)
+        for action_id in expired:
+            cancel = partial(
+                state.settler.cancel, connection, action_id, by=None, reason=reason,
+                statuses=(Status.NO_ACTION,), team_id=None, edit_lock_seconds=None,
+            )  # fmt: skip
+            cancelled += contain(cancel, partial(_uncancelled, action_id)) is not None
+            if state.monotonic() > until:
+                break
+        if cancelled:
+            log.info("action.unhandled cancelled=%d", cancelled)
+        return cancelled
+
     def prune(self, *, limit: int) -> int:
         """Delete at most `limit` finished actions past their retention, and at most 500 old rows of any other table.
 
@@ -199,6 +226,11 @@ def _fail(connection: Connection, lease: tick_store.ExpiredLease, error: BaseExc
     return [RescuedAction(lease, Status.FAILED, reason)]
 
 
+def _uncancelled(action_id: UUID, error: BaseException) -> None:
+    """Log the error of a cancellation; the next sweep tries again."""
+    log.warning("action.uncancelled id=%s error=%s", action_id, reason_of(error))
+
+
 def _unpruned(error: BaseException) -> int | None:
     """Log the error of a prune; return None if the rows were locked and can be pruned later, otherwise 0."""
     log.warning("prune.refused error=%s", reason_of(error))
@@ -261,7 +293,8 @@ class TickMaintenance:
             state.had_first_tick = not refused
         if self._is_sweep_due:
             state.next_sweep = state.monotonic() + SWEEP_SECONDS
-            for name, run in (*state.hooks.sweep, NamedStep("cycles", self._report_cycles)):
+            cancel_unhandled = NamedStep("no_action", self._maintenance.cancel_unhandled)
+            for name, run in (*state.hooks.sweep, cancel_unhandled, NamedStep("cycles", self._report_cycles)):
                 self._try(name, run, connection)
         for has_work, name, step in (
             (found.has_expired or found.has_lost_ticks, "rescue", self._rescue),

@@ -258,7 +258,7 @@ def test_cancelling_a_waiting_blocking_member_frees_the_group(connection):
         id=blocking,
         by=None,
         reason=None,
-        also_running=True,
+        statuses=["pending", "no_action", "processing"],
         team_id=None,
         edit_lock_seconds=None,
     )
@@ -368,7 +368,7 @@ def test_an_open_transaction_that_frees_a_hold_does_not_block_claims(database_ur
             id=blocking,
             by=None,
             reason=None,
-            also_running=True,
+            statuses=["pending", "no_action", "processing"],
             team_id=None,
             edit_lock_seconds=None,
         )

@@ -49,7 +49,7 @@ def cancel(connection, action_id):
         id=action_id,
         by="zoe",
         reason="no need",
-        also_running=True,
+        statuses=["pending", "no_action", "processing"],
         team_id=None,
         edit_lock_seconds=None,
     )

@@ -44,6 +44,7 @@ def test_every_setting_has_its_documented_default(tmp_path):
         "edit_lock_seconds": 120,
         "retention_days": 7,
         "retention_failed_days": 90,
+        "retention_no_action_days": 0,
         "retention_deadlines_days": 3650,
         "statement_timeout_seconds": 10,
         "http_threads": 8,

@@ -394,3 +394,83 @@ def test_event_types_unused_for_long_are_deleted(project, connection):
 
     left = connection.execute("select event from webhook_event_types order by 1").fetchall()
     assert left == [("task:0",), ("task:80",)]
+
+
+# -- actions without a handler -----------------------------------------------------------------------------------------
+
+
+def an_unhandled(connection, days, **columns):
+    changed_at = database_now(connection) - timedelta(days=days)
+    return insert(connection, status="no_action", updated_at=changed_at, **{"action_type": "test:gone"} | columns)
+
+
+def test_actions_without_a_handler_are_cancelled_after_their_retention(a_project, connection):
+    project = a_project(run, retention_no_action_days=30)
+    young, old = an_unhandled(connection, 29.9), an_unhandled(connection, 30.1)
+
+    project.processor.tick()
+
+    reason = "no build had a handler for this type for 30 days (retention_no_action_days)"
+    assert statuses(connection) == {young: "no_action", old: "cancelled"}
+    found = row(connection, old)
+    assert (found["error_message"], found["history"][-1]["reason"]) == (reason, reason)
+    assert found["completed_at"] == found["updated_at"]
+
+
+def test_actions_without_a_handler_are_kept_by_default(project, connection):
+    old = an_unhandled(connection, 4000)
+
+    project.processor.tick()
+
+    assert statuses(connection) == {old: "no_action"}
+
+
+def test_an_old_action_whose_handler_is_back_runs_instead_of_being_cancelled(a_project, connection):
+    project = a_project(run, retention_no_action_days=1)
+    old = an_unhandled(connection, 2, action_type="test:run")
+
+    project.processor.tick()
+
+    assert statuses(connection) == {old: "completed"}
+
+
+def test_an_action_that_another_build_released_meanwhile_is_not_cancelled(a_project, connection, monkeypatch):
+    project = a_project(run, retention_no_action_days=1)
+    old = an_unhandled(connection, 2)
+    find = claims.expired_no_action
+
+    def find_and_release(*arguments, **options):
+        found = find(*arguments, **options)
+        connection.execute("update scheduled_actions set status = 'pending'")
+        return found
+
+    monkeypatch.setattr(claims, "expired_no_action", find_and_release)
+
+    assert project.maintenance.cancel_unhandled(connection) == 0
+    assert statuses(connection) == {old: "pending"}
+
+
+def test_an_action_that_cannot_be_cancelled_does_not_prevent_the_others(a_project, connection):
+    project = a_project(run, retention_no_action_days=1)
+    bad, good = an_unhandled(connection, 3, user_id="bad"), an_unhandled(connection, 2)
+    connection.execute(
+        "alter table scheduled_actions add constraint kept check (status <> 'cancelled' or user_id is null)"
+    )
+
+    project.processor.tick()
+
+    assert statuses(connection) == {bad: "no_action", good: "cancelled"}
+
+
+def test_the_schedule_of_a_cancelled_occurrence_without_a_handler_continues(a_project, connection):
+    schedule = a_project(run).schedules.schedule_recurring("test:run", {}, "every 1 hour")
+    without_handlers = a_project(retention_no_action_days=1)
+    connection.execute(
+        "update scheduled_actions set scheduled_at = scheduled_actions_now(), occurrence_at = scheduled_actions_now()"
+    )
+    without_handlers.processor.tick()
+    move_clock(connection, timedelta(days=1, minutes=1))
+
+    assert without_handlers.maintenance.cancel_unhandled(connection) == 1
+    found = connection.execute("select status from scheduled_actions where schedule_id = %s order by id", [schedule.id])
+    assert [one[0] for one in found] == ["cancelled", "pending"]

@@ -1,6 +1,6 @@
--- A pending or `no_action` action is cancelled, and a running one is requested to stop. No row if the action has ended;
--- if it is running, and `also_running` is false or `edit_lock_seconds` is given; or if it is pending, and overdue or due
--- within `edit_lock_seconds` (null: no lock).
+-- An action with one of the `statuses` (of `pending`, `no_action` and `processing`) is cancelled; a running one is requested
+-- to stop. No row for another status; if the action is running, and `edit_lock_seconds` is given; or if it is pending, and
+-- overdue or due within `edit_lock_seconds` (null: no lock).
 with cancelled as (
   update scheduled_actions a
   set
@@ -14,7 +14,7 @@ with cancelled as (
       'at', scheduled_actions_now(), 'by', %(by)s::text, 'reason', %(reason)s::text))),
     updated_at = scheduled_actions_now()
   where a.id = %(id)s
-    and (a.status in ('pending', 'no_action') or a.status = 'processing' and %(also_running)s)
+    and a.status = any (%(statuses)s::text[])
     and (%(team_id)s::text is null or a.team_id = %(team_id)s)
     and (%(edit_lock_seconds)s::int is null
          or a.scheduled_at > scheduled_actions_now() + make_interval(secs => %(edit_lock_seconds)s)

@@ -179,6 +179,8 @@ class Settings:
     edit_lock_seconds: int = checks.setting(120, checks.whole_number(0, 86400 * 366))
     retention_days: int = checks.setting(7, checks.whole_number(1, 36500))
     retention_failed_days: int = checks.setting(90, checks.whole_number(1, 36500))
+    #: Days after which actions whose type no build has a handler for are cancelled; 0: never.
+    retention_no_action_days: int = checks.setting(0, checks.whole_number(0, 36500))
     retention_deadlines_days: int = checks.setting(3650, checks.whole_number(1, 36500))
     #: Time limit of each SQL statement of a request or a tick.
     statement_timeout_seconds: float = checks.setting(10, checks.number(0.1, 3600))
