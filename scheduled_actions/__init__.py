@@ -211,3 +211,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
     found: Callable[..., Any] = getattr(import_module(_LATER[name]), name)
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 from dataclasses import MISSING, fields
 from datetime import datetime
 from pathlib import Path
@@ -57,6 +59,15 @@ def test_the_python_reference_shows_the_complete_signature(function):
     page = " ".join((DOCS / "reference/python.md").read_text(encoding="utf-8").split())
 
     assert f"{name}({', '.join([*shown[:2], '*', *shown[2:]])}) -> " in page
+
+
+def test_the_package_lists_its_public_names():
+    listed = subprocess.run(
+        [sys.executable, "-c", "import scheduled_actions; print(*dir(scheduled_actions))"],
+        check=True, capture_output=True, text=True,
+    ).stdout.split()  # fmt: skip
+
+    assert set(listed) >= {*scheduled_actions.__all__, "__version__"}
 
 
 def test_public_functions_name_every_argument_in_their_signatures():
