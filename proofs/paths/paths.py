@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
 
 #: Maximum number of modules of `schedule_action()`.
-PAYLOAD_MOST = 14
+PAYLOAD_MOST = 15
 #: Maximum number of modules of a ping.
 PING_MOST = 25
 

@@ -124,6 +124,9 @@ LOOKING = {
     "/mail",
     "/mail/{mail}",
     "/mail/{mail}/html",
+    "/templates",
+    "/templates/{template}",
+    "/templates/{template}/html",
     "/schedules",
     "/schedules/{id}",
     "/simulate",
@@ -206,7 +209,7 @@ def test_a_session_can_open_only_the_pages_of_its_role(runtime, connection, role
 
     for page in PAGES:
         answer = person.client.open(f"/dashboard{filled(page.path)}", method=page.method, data={"csrf": csrf})
-        is_others = page.path.startswith(("/ticks", "/mail"))
+        is_others = page.path.startswith(("/ticks", "/mail", "/templates"))
         allowed = {200, 303, 400, 404} if role.includes(page.role) and not is_others else {403}
         assert answer.status_code in allowed, (page, answer.status_code)
 
