@@ -27,7 +27,7 @@ _SUBJECT = "Subject:"
 _SUFFIXES = (".txt", ".html")
 _KINDS = get_args(NoticeKind)
 #: The names of all templates of notifications that a project can have.
-NOTICES = {*_KINDS, *(f"{kind}-{severity}" for kind, severity in product(_KINDS, SEVERITIES)), "digest"}
+_NOTICES = frozenset({*_KINDS, *(f"{kind}-{severity}" for kind, severity in product(_KINDS, SEVERITIES)), "digest"})
 
 
 @error_class
@@ -104,7 +104,7 @@ def render_mail(name: str, values: Mapping[str, Any], *, project: Path, subject:
 def notice_templates(project: Path) -> list[str]:
     """Return the names of the templates of notifications: the packaged ones, and those that the project adds."""
     packaged = {file.stem for file in _OURS.glob("*.txt") if not file.name.startswith("_")}
-    return sorted(packaged | (NOTICES & set(mail_templates(project))))
+    return sorted(packaged | (_NOTICES & set(mail_templates(project))))
 
 
 def render_notice(name: str, values: Mapping[str, Any], *, project: Path) -> Message:

@@ -1,7 +1,5 @@
 """Preview the templates of the project's mails and notifications."""
 
-from typing import NamedTuple
-
 from scheduled_actions.core import json_text
 from scheduled_actions.core.errors import RequestError
 from scheduled_actions.notifications.channels import template_preview, templates
@@ -11,48 +9,40 @@ from scheduled_actions.web.api.problems import UnknownRoute
 from scheduled_actions.web.dashboard.page import DashboardPage, HtmlPart, Nav, RequestContext, View
 
 
-class _Template(NamedTuple):
-    name: str
-    is_notice: bool
-
-
-def _templates(context: RequestContext) -> list[_Template]:
-    """Return the templates of mails, and then those of notifications.
+def _names(context: RequestContext) -> tuple[list[str], list[str]]:
+    """Return the names of the templates of mails, and of those of notifications.
 
     Raises:
         Forbidden: The caller is bound to a team.
     """
     context.caller.must_have_no_team("templates belong to no team")
-    mails, notices = template_preview.names(context.runtime.config.project)
-    return [
-        *(_Template(name, is_notice=False) for name in mails),
-        *(_Template(name, is_notice=True) for name in notices),
-    ]
+    return template_preview.names(context.runtime.config.project)
 
 
-def _template(context: RequestContext) -> _Template:
-    """Return the template in the path.
+def _template(context: RequestContext) -> tuple[str, bool]:
+    """Return the name of the template in the path, and whether it is that of a notification.
 
     Raises:
         Forbidden: The caller is bound to a team.
         UnknownRoute: There is no such template.
     """
-    found = next((one for one in _templates(context) if one.name == context.path["template"]), None)
-    if found is None:
+    mails, notices = _names(context)
+    name = context.path["template"]
+    if name not in mails and name not in notices:
         raise UnknownRoute(context.here)
-    return found
+    return name, name in notices
 
 
-def _render(context: RequestContext, template: _Template) -> Message:
+def _render(context: RequestContext, name: str) -> Message:
     """Render a template with the `data` and the `parent` of the query.
 
     Raises:
         RequestError: `data` is not a JSON object, or there is no action with the id `parent`.
         TemplateBroken: The template cannot be rendered with these values.
     """
-    data, parent = (context.query.get(name, "").strip() for name in ("data", "parent"))
+    data, parent = (context.query.get(field, "").strip() for field in ("data", "parent"))
     return template_preview.preview(
-        template.name,
+        name,
         project=context.runtime.config.project,
         now=context.now,
         zone=context.zone,
@@ -63,20 +53,22 @@ def _render(context: RequestContext, template: _Template) -> Message:
 
 def list_templates(context: RequestContext) -> View:
     """Show the names of the templates."""
-    return View("mail_templates.html", {"templates": _templates(context), "folder": templates.FOLDER})
+    mails, notices = _names(context)
+    return View("mail_templates.html", {"mails": mails, "notices": notices, "folder": templates.FOLDER})
 
 
 def show_template(context: RequestContext) -> View:
     """Show a template as it is rendered with the values in the query."""
-    template = _template(context)
+    name, is_notice = _template(context)
     values = {
-        "template": template,
-        "given": {name: context.query.get(name, "") for name in ("data", "parent")},
+        "name": name,
+        "is_notice": is_notice,
+        "given": {field: context.query.get(field, "") for field in ("data", "parent")},
         "message": None,
         "problem": None,
     }
     try:
-        return View("mail_template.html", values | {"message": _render(context, template)})
+        return View("mail_template.html", values | {"message": _render(context, name)})
     except templates.TemplateBroken as error:
         return View("mail_template.html", values | {"problem": error.details})
     except RequestError as error:
@@ -85,8 +77,9 @@ def show_template(context: RequestContext) -> View:
 
 def show_html(context: RequestContext) -> HtmlPart:
     """Show the HTML part as a page of its own, without scripts, forms, or anything of the network."""
+    name, _ = _template(context)
     try:
-        html = _render(context, _template(context)).html
+        html = _render(context, name).html
     except templates.TemplateBroken as error:
         raise UnknownRoute(context.here) from error
     if html is None:
