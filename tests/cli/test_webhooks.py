@@ -443,6 +443,21 @@ def test_a_port_in_use_and_an_unknown_endpoint_are_rejected(run, listening):
     assert "declares no endpoint 'nothing'" in run("listen", "--endpoint", "nothing").stderr
 
 
+def test_listen_suggests_the_endpoint_whose_name_was_misspelled(run_anywhere, project):
+    settings = project / "scheduled_actions.toml"
+    endpoint = '[webhooks.endpoints.local]\nenv_var = "LOCAL_URL"\npatterns = ["*:*"]\n'
+    settings.write_text(f'{endpoint}secret_env_var = "LOCAL_SECRET"\n')
+
+    misspelled = run_anywhere("webhooks", "listen", "--endpoint", "locall").stderr
+    other = run_anywhere("webhooks", "listen", "--endpoint", "crm").stderr
+    settings.write_text(endpoint)
+    unsigned = run_anywhere("webhooks", "listen", "--endpoint", "local").stderr
+
+    assert "declares no endpoint 'locall' with a secret_env_var; did you mean \"local\"?" in misspelled
+    assert "with a secret_env_var; those with one: local" in other
+    assert unsigned.rstrip().endswith("with a secret_env_var")
+
+
 def test_reseal_encrypts_the_secrets_with_the_first_key(run, endpoint):
     new = Fernet.generate_key().decode()
 

@@ -13,6 +13,7 @@ from scheduled_actions.cli.output import local, one_line, pretty_json, print_jso
 from scheduled_actions.cli.parameters import WholeNumber, json_option
 from scheduled_actions.cli.project import Project, pass_project
 from scheduled_actions.core import signing
+from scheduled_actions.core.messages import did_you_mean, listed
 from scheduled_actions.local.receiver import receiving
 from scheduled_actions.webhooks import SignatureInvalid, verify
 
@@ -83,11 +84,13 @@ def listen(
 
 
 def _secret_of(project: Project, name: str) -> str:
-    declared = project.config.settings.webhooks.endpoints.get(name)
+    endpoints = project.config.settings.webhooks.endpoints
+    declared = endpoints.get(name)
     if declared is None or declared.secret_env_var is None:
-        raise click.BadParameter(
-            f"scheduled_actions.toml declares no endpoint {name!r} with a secret_env_var", param_hint="'--endpoint'"
-        )
+        signed = sorted(one for one, endpoint in endpoints.items() if endpoint.secret_env_var is not None)
+        hint = did_you_mean(name, signed, otherwise=f"those with one: {listed(signed, most=10)}" if signed else "")
+        problem = f"scheduled_actions.toml declares no endpoint {name!r} with a secret_env_var"
+        raise click.BadParameter(f"{problem}; {hint}" if hint else problem, param_hint="'--endpoint'")
     project.config.endpoint_keys(declared)
     return project.environ[declared.secret_env_var]
 
