@@ -41,14 +41,20 @@ def test_an_earlier_limit_is_kept_next_to_a_later_one(watchdog):
 
 
 def test_one_thread_serves_one_tick_after_the_other(watchdog):
-    before = threading.active_count()
+    threads = set()
 
     for _ in range(5):
         acted = threading.Event()
-        with watchdog.guards(time.monotonic() + 0.001, acted.set):
+
+        def act(acted=acted):
+            threads.add(threading.current_thread())
+            acted.set()
+
+        with watchdog.guards(time.monotonic() + 0.001, act):
             assert acted.wait(10)
 
-    assert threading.active_count() == before + 1
+    assert len(threads) == 1
+    assert threads.isdisjoint({threading.current_thread()})
 
 
 def test_a_forked_process_has_its_own_watchdog_even_if_the_lock_was_held(watchdog):
