@@ -238,7 +238,10 @@ class SignatureExpired(SignatureInvalid):
 class SignatureMismatch(SignatureInvalid):
     """None of the keys produces one of the presented signatures for this body, id and timestamp."""
 
-    message = "no signature in webhook-signature matches this body, id and timestamp"
+    message = (
+        "no signature in webhook-signature matches this body, id and timestamp: "
+        "the receiver has another secret, or verifies a changed body"
+    )
 
 
 @error_class
