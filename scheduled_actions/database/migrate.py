@@ -29,6 +29,7 @@ _OLDEST_SERVER = 140000
 _ENTRY_POINTS = [
     "schedule_action",
     "schedule_actions",
+    "emit_event",
     "report_fact",
     "scheduled_actions_watch",
     "scheduled_actions_unwatch",

@@ -56,6 +56,15 @@ select * from schedule_actions(new_actions => '[{"action_type": "invoice:send"}]
 select * from schedule_action('webhook:send', '{"event": "invoice:paid", "entity_type": "invoice", "entity_id": "42", "data": {}}');
 
 -- release: 0.1.0
+-- answers: id, deduplicated
+select * from emit_event('invoice:paid', '42', '{"total": 5}');
+
+-- release: 0.1.0
+-- answers: id, deduplicated
+select * from emit_event(
+  event => 'invoice:paid', entity_id => '42', data => '{"total": 5}', team_id => 'acme', endpoint => 'crm');
+
+-- release: 0.1.0
 -- answers: changed, has_waiters
 select * from report_fact('{"type": "invoice", "id": "42"}', 'paid', 'true');
 

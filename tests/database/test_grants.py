@@ -67,9 +67,12 @@ def test_a_scheduler_schedules_emits_and_reports(connection, role, as_role):
         own.execute("select * from schedule_action('test:run', team_id => 'blue', dedup_key => 'k')")
         own.execute("select * from schedule_action('webhook:send', %s)", [Jsonb(EVENT)])
         own.execute('select * from schedule_actions(\'[{"action_type": "test:run", "team_id": "red"}]\')')
+        own.execute("select * from emit_event('order:paid', '8', '{}', team_id => 'red')")
         fact = own.execute("select * from report_fact(%s, 'paid', 'true', team_id => 'red')", [TARGET]).fetchone()
 
-    assert rows(connection) == [("test:run", "blue"), ("webhook:send", None), ("test:run", "red")]
+    assert rows(connection) == [
+        ("test:run", "blue"), ("webhook:send", None), ("test:run", "red"), ("webhook:send", "red"),
+    ]  # fmt: skip
     assert fact == (True, False)
     assert connection.execute("select team_id, value from scheduled_action_facts").fetchall() == [("red", True)]
 
@@ -124,10 +127,12 @@ def test_a_scheduler_of_a_team_can_only_schedule_for_that_team(connection, role,
         own.execute("select * from schedule_action('webhook:send', %s)", [Jsonb(EVENT)])
         own.execute("select * from schedule_action('webhook:send', %s, team_id => 'blue')", [Jsonb(EVENT)])
         own.execute("select * from schedule_actions(%s)", [Jsonb([{"action_type": "webhook:send", "payload": EVENT}])])
+        own.execute("select * from emit_event('order:paid', '8', '{}')")
         own.execute("select * from report_fact(%s, 'paid', 'true')", [TARGET])
 
         message = refused(own, "select * from schedule_action('webhook:send', team_id => 'red')")
         refused(own, 'select * from schedule_actions(\'[{"action_type": "webhook:send", "team_id": "red"}]\')')
+        refused(own, "select * from emit_event('order:paid', '8', '{}', team_id => 'red')")
         refused(own, "select * from report_fact(%s, 'paid', 'true', team_id => 'red')", parameters=[TARGET])
 
     assert message == 'team_id: this role acts for the team "blue", not for "red"'
@@ -234,11 +239,19 @@ def test_a_scheduler_of_a_team_can_only_deliver_to_endpoints_of_that_team(connec
             refused(own_connection, "select * from schedule_actions(%s)", parameters=[Jsonb([one])])
             for endpoint in (theirs, of_all, str(uuid4()), "crm", "", 7, [own])
             for one in (delivery(endpoint), {**delivery(None), "on_success": [delivery(endpoint)]})
+        } | {
+            refused(
+                own_connection,
+                "select * from emit_event('order:paid', '7', '{}', endpoint => %s)",
+                parameters=[str(endpoint)],
+            )
+            for endpoint in (theirs, of_all, "crm")
         }
+        own_connection.execute("select * from emit_event('order:paid', '8', '{}', endpoint => %s)", [own])
 
     assert len(messages) == 1
     assert "payload.endpoint" in messages.pop()
-    assert rows(connection) == [("webhook:send", "blue")] * 2
+    assert rows(connection) == [("webhook:send", "blue")] * 3
 
 
 @pytest.mark.parametrize("event", ["webhook:endpoint-disabled", "webhook:endpoint-failing"])
@@ -251,6 +264,7 @@ def test_a_scheduler_of_a_team_cannot_emit_events_that_e_mail_the_operator(conne
             refused(own, "select * from schedule_actions(%s)", parameters=[Jsonb([one])])
             for one in (element, {"action_type": "webhook:send", "payload": EVENT, "on_failure": element})
         ]
+        messages.append(refused(own, "select * from emit_event(%s, '7', '{}')", parameters=[event]))
 
     assert all("payload.event" in one for one in messages)
 

@@ -44,8 +44,13 @@ create or replace function scheduled_actions_create_access_schema(team text) ret
          where a.position <= p.pronargs) as element
       from pg_proc p
       where p.pronamespace = quote_ident(home)::regnamespace
-        and p.proname in ('schedule_action', 'schedule_actions', 'report_fact', 'scheduled_actions_now')
+        and p.proname in ('schedule_action', 'schedule_actions', 'emit_event', 'report_fact', 'scheduled_actions_now')
     loop
+      if entry.name = 'emit_event' then
+        -- An event is checked as the action that it becomes.
+        entry.element := format(
+          '%1$s || jsonb_build_object(''action_type'', ''webhook:send'', ''payload'', %1$s)', entry.element);
+      end if;
       execute format(
         'create function %I.%I(%s) returns %s language plpgsql volatile security definer'
         ' set search_path = %I, pg_temp as %L',
