@@ -188,7 +188,7 @@ deadline_options = with_options(
         type=_text_or_object,
         multiple=True,
         metavar="WHEN",
-        help='Reminder: "60 days before", or JSON: {"offset": "7 days before", "repeat": "daily"}; repeatable.',
+        help='Reminder: "60 days before", 60, or JSON: {"offset": "7 days before", "repeat": "daily"}; repeatable.',
     ),
     click.option(
         "--escalate",

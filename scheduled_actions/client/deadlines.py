@@ -43,14 +43,14 @@ def set_deadline(
         target: The entity that the deadline is about: `{"type": "license", "id": "42"}`.
         due_at: An aware datetime, a naive one in `timezone`, or a timedelta from now. None with a `recurrence`: its
             first occurrence.
-        reminders: Distances before the due instant: "60 days before", "3 business days before at 09:00", a timedelta;
-            or mappings with `offset` and optionally `repeat` (a rule, until the deadline is resolved), `times`, `to`,
+        reminders: Distances before the due instant: 60 (days), "3 business days before at 09:00", a timedelta; or
+            mappings with `offset` and optionally `repeat` (a rule, until the deadline is resolved), `times`, `to`,
             `severity`, `message`, `name`.
-        escalation: Levels: mappings with `offset` ("2 days after") and `to`, and optionally `assign` (the new
+        escalation: Levels: mappings with `offset` (2 or "2 days after") and `to`, and optionally `assign` (the new
             responsible people), `stop_when` ("resolved" or "acknowledged"), `severity`, `message`, `name`. Or a
             mapping with `levels`, `repeat` and `interval`.
-        auto_actions: Mappings with `offset`, `action_type` and `payload`, and optionally `priority`, `max_attempts`,
-            `lock_group`, `name`. The payloads are validated now.
+        auto_actions: Mappings with `offset` (-30 or "30 days before"), `action_type` and `payload`, and optionally
+            `priority`, `max_attempts`, `lock_group`, `name`. The payloads are validated now.
         recipients: Responsible people, who receive the reminders: an address, `resolver:name`, a mapping, or a list of
             these.
         recurrence: A rule for a series: each occurrence is a deadline, created in time for its first stage.

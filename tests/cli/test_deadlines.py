@@ -60,7 +60,8 @@ def test_update_changes_given_options_and_removes_reset_ones(run, create):
 def test_a_deadline_is_created_and_shown_as_a_timeline(run, create):
     created = create(
         "--reminder", '{"offset": "7 days before at 09:00", "repeat": "daily"}',
-        "--escalate", "2 days after: cfo@example.org, ceo@example.org",
+        "--reminder", "30",
+        "--escalate", "2: cfo@example.org, ceo@example.org",
         "--action", '{"offset": "30 days before", "action_type": "greeting:say", "payload": {"name": "Ann"}}',
     )  # fmt: skip
 
@@ -73,10 +74,11 @@ def test_a_deadline_is_created_and_shown_as_a_timeline(run, create):
     assert "notices" not in shown.stdout
     timeline = shown.stdout[shown.stdout.index("timeline") :].splitlines()
     assert "2026-04-03 14:00:00+02:00  planned    reminder:60 days before" in timeline[1]
-    assert "2026-06-04 14:00:00+02:00  planned    escalation:1" in timeline[5]
+    assert "2026-06-04 14:00:00+02:00  planned    escalation:1" in timeline[6]
     assert [step["stage"] for step in document["timeline"]] == [
         "reminder:60 days before",
         "action:greeting:say 30 days before",
+        "reminder:30 days before",
         "reminder:7 days before at 09:00",
         "due",
         "escalation:1",

@@ -5,7 +5,8 @@ A calendar is a JSON object with the keys of a recurrence's `skip`, except `wind
     {"holidays": "US-CA", "dates": ["2026-12-24"], "ranges": [{"from": "2026-12-24", "to": "2027-01-02"}],
      "hours": {"from": "09:00", "to": "17:00"}, "adjustment": "preceding"}
 
-An offset is a string: `60 days before`, `3 business days after at 09:00`, `when due`, or a duration.
+An offset is a string: `60 days before`, `3 business days after at 09:00`, `when due`, or a duration. An integer is a
+number of days.
 """
 
 import re
@@ -248,7 +249,7 @@ def _months_later(day: date, months: int) -> date:
 
 
 #: The longest offset, in days: a hundred years.
-_LONGEST_DAYS = 36525
+LONGEST_DAYS = 36525
 _NUMBERS = {
     "a": 1, "an": 1, "the": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
     "nine": 9, "ten": 10,
@@ -267,9 +268,11 @@ _WORDS = re.compile(
 _AT = re.compile(rf"(?:(?P<distance>.*?) )?at (?P<time>{TIME})", re.ASCII)
 _DUE = {"when due", "at due", "due", "on the day", "the same day", "at the due instant", "when missed"}
 _DURATION = re.compile(r"(?P<duration>\S+)(?: (?P<direction>before|after))?", re.ASCII)
+#: A number of days, as the command line and forms give it.
+_DAYS = re.compile(r"-?[0-9]{1,7}")
 _OFFSET_EXPECTED = (
     'an offset from the due instant, such as "60 days before", "3 business days before at 09:00", "7 days after", '
-    '"when due", "at 09:00" or "PT12H before"'
+    '"when due", "at 09:00", "PT12H before" or a whole number of days such as 60'
 )
 
 
@@ -277,15 +280,19 @@ def parse_offset(value: Any, *, name: str, default: Direction | None = None) -> 
     """Parse an offset.
 
     Args:
-        value: Words as in `_OFFSET_EXPECTED`; an ISO 8601 or short duration, with or without `before` or `after`; or a
-            `timedelta`, whose days are counted on the wall clock, and whose remainder is elapsed time. With a
-            `default`, a negative `timedelta` is in the direction opposite to it; without one, before the due instant.
+        value: Words as in `_OFFSET_EXPECTED`; an ISO 8601 or short duration, with or without `before` or `after`; a
+            number of days as an integer or its digits; or a `timedelta`, whose days are counted on the wall clock, and
+            whose remainder is elapsed time. With a `default`, a negative `timedelta` is in the direction opposite to
+            it; without one, before the due instant. With `default` "before", an integer is a number of days before the
+            due instant and must not be negative; otherwise, a negative one is before it and a positive one after it.
         name: The name of the argument in errors.
         default: The direction of an offset that states none; None: the offset must state it.
 
     Raises:
         InvalidArgument: The offset is invalid, lacks a direction, or is longer than a hundred years.
     """
+    if type(value) is int:
+        return _offset_of_days(value, name, value, default)
     if isinstance(value, timedelta):
         if default is None and value >= _ZERO:
             raise InvalidArgument(name, value, 'an offset with a direction: give a string such as "3 days after"')
@@ -306,6 +313,8 @@ def _parsed_offset(text: str, name: str, default: Direction | None) -> Offset:
             raise InvalidArgument(name, text, "an offset with a valid time of day, such as 09:00 or 23:59:30")
     if words in _DUE:
         return Offset(at=at)
+    if _DAYS.fullmatch(words):
+        return _offset_of_days(int(words), name, text, default, at)
     match = _WORDS.fullmatch(words) or _DURATION.fullmatch(words)
     if match is None:
         raise InvalidArgument(name, text, _OFFSET_EXPECTED)
@@ -319,6 +328,14 @@ def _parsed_offset(text: str, name: str, default: Direction | None) -> Offset:
     if direction is None:
         raise InvalidArgument(name, text, 'an offset with a direction, such as "3 days before"')
     return _bounded(name, text, _multiplied(size, -1 if direction == "before" else 1, at))
+
+
+def _offset_of_days(days: int, name: str, value: object, default: Direction | None, at: time | None = None) -> Offset:
+    offset = _bounded(name, value, Offset(days=-days if default == "before" else days, at=at))
+    if days < 0 and default == "before":
+        expected = f'a number of days before the due instant: write {-days}, or "{-days} days after"'
+        raise InvalidArgument(name, value, expected)
+    return offset
 
 
 def _size_of_duration(given: str, name: str, text: str) -> Offset:
@@ -337,6 +354,6 @@ def _multiplied(size: Offset, count: int, at: time | None = None) -> Offset:
 
 def _bounded(name: str, value: object, offset: Offset) -> Offset:
     days = max(abs(offset.days), abs(offset.months) * 31, abs(offset.business_days) * 2, abs(offset.elapsed.days))
-    if days > _LONGEST_DAYS:
+    if days > LONGEST_DAYS:
         raise InvalidArgument(name, value, "an offset of at most a hundred years")
     return offset

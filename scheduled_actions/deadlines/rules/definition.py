@@ -272,7 +272,8 @@ def _auto_actions(given: Any) -> Iterator[Stage]:  # noqa: ANN401 - any JSON
 
     Args:
         given: A list of `{"offset": "30 days before", "action_type": "approval:start", "payload": {…}}`, optionally
-            with `priority`, `max_attempts`, `lock_group`, `name`. The offset must state its direction.
+            with `priority`, `max_attempts`, `lock_group`, `name`. The offset must state its direction, or be a number
+            of days after the due instant, negative before it.
     """
     keys = ("action_type", "payload", "priority", "max_attempts", "lock_group")
     for _, offset, name, fields in _items("auto_actions", given, keys, None):
@@ -294,7 +295,8 @@ def _items(
         raise InvalidArgument(name, given, "a list")
     for number, one in enumerate(given or ()):
         path = f"{name}[{number}]"
-        said = _object(path, {"offset": one} if isinstance(one, str | timedelta) else one, ("offset", "name", *keys))
+        is_offset = isinstance(one, str | int | float | timedelta)
+        said = _object(path, {"offset": one} if is_offset else one, ("offset", "name", *keys))
         if said.get("offset") is None:
             raise InvalidArgument(
                 f"{path}.offset", problem='is missing: give one such as "7 days before", "2 days after" or "when due"'

@@ -25,6 +25,10 @@ GIVEN = {"target": {"type": "license", "id": "42"}, "due_at": NOW + timedelta(da
         ({"timezone": "Mars/Olympus"}, InvalidArgument, "timezone"),
         ({"reminders": "60 days before"}, InvalidArgument, "reminders"),
         ({"reminders": ["60 days befor"]}, InvalidArgument, r"reminders\[0\].offset"),
+        ({"reminders": [60, -30]}, InvalidArgument, r"reminders\[1\].offset: -30 .* write 30"),
+        ({"reminders": [True]}, InvalidArgument, r"reminders\[0\].offset: True .* whole number of days"),
+        ({"reminders": [1.5]}, InvalidArgument, r"reminders\[0\].offset: 1.5 .* whole number of days"),
+        ({"reminders": [7, "7 days before"]}, InvalidArgument, "is defined 2 times"),
         ({"reminders": ["7 days before", "1 week before"]}, InvalidArgument, "is defined 2 times"),
         ({"reminders": [{"offset": "7 days", "repeats": "daily"}]}, InvalidArgument, "repeat"),
         ({"reminders": [{"offset": "7 days", "times": 3}]}, InvalidArgument, "repeat"),
@@ -76,9 +80,28 @@ def test_a_naive_due_instant_is_in_the_time_zone_of_the_deadline():
 
 
 def test_equivalent_arguments_have_equal_definitions():
-    one, other = (
+    one, other, third = (
         new_deadline(GIVEN | {"reminders": reminders, "recipients": to}).definition
-        for reminders, to in ((["7 days before"], ANN), ([timedelta(days=7)], [ANN]))
+        for reminders, to in ((["7 days before"], ANN), ([timedelta(days=7)], [ANN]), ([7], [ANN]))
     )
 
-    assert one == other
+    assert one == other == third
+
+
+def test_the_direction_of_a_number_of_days_depends_on_the_list():
+    asked = new_deadline(
+        GIVEN
+        | {
+            "reminders": [60],
+            "escalation": [{"offset": 1, "to": ANN}, {"offset": -14, "to": ANN}],
+            "auto_actions": [{"offset": -30, "action_type": "approval:start"}],
+        }
+    )
+
+    assert {stage.key: stage.offset for stage in asked.stages} == {
+        "reminder:60 days before": "60 days before",
+        "escalation:1": "1 day after",
+        "escalation:2": "14 days before",
+        "action:approval:start 30 days before": "30 days before",
+        "due": "when due",
+    }

@@ -160,6 +160,19 @@ def test_deadlines_are_listed_in_pages_newest_first(api, connection):
     assert api("GET", "/deadlines?status=completed").json["deadlines"] == []
 
 
+def test_an_integer_offset_is_a_number_of_days(api):
+    first = made(
+        api,
+        reminders=[60, {"offset": 7}],
+        escalation=[{"offset": 1, "to": ["cfo@example.org"]}],
+        auto_actions=[{"offset": -30, "action_type": "approval:start"}],
+    )
+
+    assert [one["offset"] for one in first["stages"]] == [
+        "60 days before", "7 days before", "1 day after", "30 days before", "when due",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code", "text"),
     [
@@ -168,6 +181,9 @@ def test_deadlines_are_listed_in_pages_newest_first(api, connection):
         ({"due_at": "soon"}, 400, "fields_invalid", "due_at"),
         ({"delay": "P1D"}, 400, "fields_invalid", "delay"),
         ({"reminders": ["60 days befor"]}, 400, "invalid_argument", "reminders[0].offset"),
+        ({"reminders": [-60]}, 400, "invalid_argument", "reminders[0].offset: -60 is not"),
+        ({"reminders": [True]}, 400, "fields_invalid", "reminders.0"),
+        ({"reminders": [1.5]}, 400, "fields_invalid", "reminders.0"),
         ({"reminders": [{"repeat": "daily"}]}, 400, "fields_invalid", "offset"),
         (
             {"escalation": [{"offset": "1 day after"}]},

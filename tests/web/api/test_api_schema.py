@@ -46,7 +46,7 @@ KNOWN: dict[str, list[Any]] = {
     "recurrence": ["daily", "0 9 * * 1-5", "FREQ=MONTHLY;BYMONTHDAY=-1"],
     "rule": ["every 90 minutes", "30 1 * * *", "last business day of the month"],
     "interval": ["every 2 days"],
-    "offset": ["60 days before", "PT12H after", "when due"],
+    "offset": ["60 days before", "PT12H after", "when due", 30],
     "recipients": [["ann@example.org"]],
     "local_time": ["09:00"],
     "condition": [{"kind": "document_state", "target": {"type": "order", "id": "42"}, "state": "paid"}],

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
 
 from scheduled_actions.deadlines import model, reading, service, store
+from scheduled_actions.deadlines.rules.calendar import LONGEST_DAYS
 from scheduled_actions.deadlines.rules.definition import RECIPIENTS_MOST, REPEAT_MOST, STAGES_MOST
 from scheduled_actions.notifications.rules.reminder import Severity
 from scheduled_actions.web.api.models import (
@@ -55,14 +56,26 @@ def _require_one(*names: str) -> ConfigDict:
     )
 
 
-_Offset = Annotated[
-    ShortText,
-    Field(
-        max_length=100,
-        description='Distance from the due instant: "60 days before", "PT12H after".',
-        examples=["60 days before", "3 business days after at 09:00", "PT12H before"],
-    ),
-]
+_Offset = (
+    Annotated[
+        ShortText,
+        Field(
+            max_length=100,
+            description='Distance from the due instant: "60 days before", "PT12H after".',
+            examples=["60 days before", "3 business days after at 09:00", "PT12H before"],
+        ),
+    ]
+    | Annotated[
+        int,
+        Field(
+            ge=-LONGEST_DAYS,
+            le=LONGEST_DAYS,
+            description="Days before the due instant for a reminder, from 0; otherwise negative before the due "
+            "instant, and positive after it.",
+        ),
+        WholeNumber,
+    ]
+)
 
 
 class _Stage(RequestModel):
@@ -83,7 +96,7 @@ class _Notice(_Stage):
 
 
 class ReminderDocument(_Notice):
-    """A reminder. An offset without `before` or `after` is before the due instant."""
+    """A reminder. An offset without `before` or `after` is before the due instant; an integer is not negative."""
 
     repeat: Rule | None = Field(
         None, description="Rule by which the reminder is repeated until the deadline is resolved."
@@ -122,7 +135,7 @@ class RepeatedEscalation(RequestModel):
 class AutoAction(_Stage, AttemptOptions):
     """An action that runs at an offset from the due instant, unless the deadline has been resolved by then.
 
-    The offset must contain `before` or `after`, or be `when due`.
+    The offset must contain `before` or `after`, or be `when due` or an integer.
     """
 
     action_type: ActionTypeName
