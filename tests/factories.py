@@ -179,7 +179,7 @@ def projects(database_url: str) -> Iterator[Callable[..., Runtime]]:
     ) -> Runtime:
         environ = {"DATABASE_URL": database_url, "CRON_SECRET": secret}
         for name, value in ({"concurrency": 2} | settings).items():
-            environ[f"SCHEDULED_ACTIONS_{name.upper()}"] = str(value).lower()
+            environ[f"SCHEDULED_ACTIONS_{name.upper()}"] = value if isinstance(value, str) else str(value).lower()
         runtime = Runtime(config.load(Path(__file__).parent, environ), registry=registry or Registry.of(*handlers))
         made.append(runtime)
         return runtime

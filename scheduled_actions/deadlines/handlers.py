@@ -285,6 +285,7 @@ def _reminder(job: NotificationJob) -> Reminder:
     return Reminder(
         name=deadline.name or f"{deadline.target_type} {deadline.target_id}",
         due_at=deadline.due_at,
+        timezone=deadline.timezone,
         now=now,
         kind="escalation" if stage.kind == "escalation" else kind,
         target=_target(deadline),

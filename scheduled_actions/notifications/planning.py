@@ -121,9 +121,10 @@ class Notifications:
         }
         return rules.severity(distance, thresholds)
 
-    def zone(self, person: Person) -> ZoneInfo:
-        """Return the time zone of a person; by default that of the settings."""
-        return ZoneInfo(person.timezone or self._settings.timezone)
+    def zone(self, person: Person, *, deadline_timezone: str = "UTC") -> ZoneInfo:
+        """Return the time zone of a person; by default that of the deadline or, if that is UTC, of the settings."""
+        default = self._settings.timezone if deadline_timezone == "UTC" else deadline_timezone
+        return ZoneInfo(person.timezone or default)
 
     # -- quiet hours ---------------------------------------------------------------------------------------------------
 
@@ -247,7 +248,8 @@ class Notifications:
         level = severity or self.severity(reminder.distance)
 
         def words(person: Person) -> Message:
-            values = reminder.values(self.zone(person), recipient=person.name)
+            zone = self.zone(person, deadline_timezone=reminder.timezone)
+            values = reminder.values(zone, recipient=person.name)
             return templates.render_reminder(level, values, project=self.config.project)
 
         options = NoticeOptions(

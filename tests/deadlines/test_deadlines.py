@@ -554,6 +554,32 @@ def test_a_reminder_contains_the_time_left_and_the_next_reminder(set_one, tick_a
     assert first["guard"]["stage"] == "reminder:60 days before#1"
 
 
+@pytest.mark.parametrize(
+    ("recipient", "timezone", "expected"),
+    [
+        (ANN, "America/New_York", "Friday, 15 January 2027, 17:00 (America/New_York)"),
+        ({"email": ANN, "timezone": "Asia/Tokyo"}, "America/New_York", "Saturday, 16 January 2027, 07:00 (Asia/Tokyo)"),
+        (ANN, "UTC", "Friday, 15 January 2027, 18:00 (Europe/Berlin)"),
+    ],
+)
+def test_notices_state_times_in_the_zone_of_the_recipient_or_else_of_the_deadline_or_the_settings(
+    database_url, connection, recipient, timezone, expected
+):
+    set_clock(connection, datetime(2027, 1, 15, 16, 30, tzinfo=UTC))
+    due_at = datetime(2027, 1, 15, 17, tzinfo=UTC).replace(tzinfo=None)
+    with deadline_project(database_url, notifications_timezone="Europe/Berlin") as project:
+        given = {"target": TARGET, "due_at": due_at, "timezone": timezone, "recipients": recipient}
+        stages = {"reminders": ["1 day before"], "escalation": [{"offset": "when due", "to": [recipient]}]}
+        project.deadlines.set(given | stages)
+        set_clock(connection, datetime(2027, 1, 16, tzinfo=UTC))
+        while project.processor.tick().processed:
+            pass
+
+    assert len(SENT) == 2
+    assert [f"Due: {expected}" in one["text"] for one in SENT] == [True, True]
+    assert [expected in one["html"] for one in SENT] == [True, True]
+
+
 def test_an_escalation_repeats_and_the_history_records_each_level(set_one, tick_at, deadlines):
     made = set_one(
         reminders=[{"offset": "5 days after", "repeat": "daily"}],

@@ -63,6 +63,8 @@ class Reminder:
     #: The name of the deadline.
     name: str
     due_at: datetime
+    #: The IANA time zone of the deadline.
+    timezone: str = "UTC"
     #: The database's current time.
     now: datetime
     kind: NoticeKind = "reminder"
