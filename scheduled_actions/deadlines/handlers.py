@@ -4,9 +4,10 @@
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, NamedTuple
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import psycopg
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,6 +22,7 @@ from scheduled_actions.deadlines import store
 from scheduled_actions.deadlines.changes import create_next
 from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
+from scheduled_actions.deadlines.rules.calendar import parse_offset
 from scheduled_actions.notifications.planning import Notifications
 from scheduled_actions.notifications.rules.people import Person, parse_channel
 from scheduled_actions.notifications.rules.reminder import NoticeKind, Reminder
@@ -230,7 +232,7 @@ def _notify(context: Context, notifications: Notifications, job: NotificationJob
         list(job.to),
         _reminder(job),
         schedule=context.schedule,
-        severity=stage.severity,
+        severity=stage.severity or notifications.severity(_time_left(job)),
         guard={
             "deadline_id": str(deadline.id),
             "stage": job.occurrence,
@@ -273,6 +275,12 @@ def _name(person: Person) -> str:
     """Return a person's name, id or email address for the history; a masked address of other channels."""
     channel = parse_channel(person.channels[0])
     return person.name or person.id or (channel.address if channel.kind == "email" else channel.masked)
+
+
+def _time_left(job: NotificationJob) -> timedelta:
+    deadline, stage = job.deadline, job.stage
+    offset = parse_offset(stage.offset, name=stage.key)
+    return offset.time_left(deadline.due_at, job.now, zone=ZoneInfo(deadline.timezone))
 
 
 def _reminder(job: NotificationJob) -> Reminder:

@@ -219,7 +219,7 @@ class Notifications:
         reminder: Reminder,
         *,
         schedule: Callable[..., object],
-        severity: Severity | None = None,
+        severity: Severity,
         guard: Mapping[str, Any] | None = None,
         team_id: str | None = None,
         reach: AddressReach | None = None,
@@ -231,7 +231,7 @@ class Notifications:
             recipients: As `Recipients.resolve` takes them.
             reminder: The values that describe the deadline.
             schedule: Takes the action type, the payload and further arguments, like `Context.schedule`.
-            severity: The severity of the notifications; None: derived from the time left.
+            severity: The severity of the notifications.
             guard: `{"deadline_id", "stage"}`: the notifications are sent only while the stage is valid; None: always.
             team_id: The team of the deadline.
             reach: Which addresses the caller who gave the recipients may use; None: any, for application code.
@@ -245,15 +245,14 @@ class Notifications:
             HandlerBroken: A resolver cannot be imported, or raised an exception.
             PayloadInvalid: A notification is invalid, for example because its text is too long.
         """
-        level = severity or self.severity(reminder.distance)
 
         def words(person: Person) -> Message:
             zone = self.zone(person, deadline_timezone=reminder.timezone)
             values = reminder.values(zone, recipient=person.name)
-            return templates.render_reminder(level, values, project=self.config.project)
+            return templates.render_reminder(severity, values, project=self.config.project)
 
         options = NoticeOptions(
-            severity=level, guard=guard, digest=True, team_id=team_id, reach=reach, arguments=arguments or {}
+            severity=severity, guard=guard, digest=True, team_id=team_id, reach=reach, arguments=arguments or {}
         )
         planned = self.planned(recipients, words, options, now=reminder.now)
         for _, one in planned:

@@ -580,6 +580,37 @@ def test_notices_state_times_in_the_zone_of_the_recipient_or_else_of_the_deadlin
     assert [expected in one["html"] for one in SENT] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("reminder", "severity"),
+    [
+        ("1 day before at 09:00", "urgent"), ("24 hours before", "urgent"), ("25 hours before", "high"),
+        ("7 days before at 00:00", "high"), ("8 days before at 23:00", "medium"), ("2 weeks before at 09:00", "medium"),
+        ("1 month before", "low"), ("1 business day before at 09:00", "urgent"), ("at 09:00", "urgent"),
+        ("5 hours after", "urgent"), ("1d1h before", "high"),
+    ],
+)  # fmt: skip
+def test_the_severity_counts_dates_in_the_zone_of_the_deadline_unless_the_offset_has_hours(
+    set_one, tick_at, reminder, severity
+):
+    # 17:00 on Tuesday 1 December 2026 in New York is 22:00 UTC.
+    due_at = datetime(2026, 12, 1, 22, tzinfo=UTC)
+    made = set_one(due_at=due_at, timezone="America/New_York", reminders=[reminder])
+    (at,) = [stage.at for stage in made.stages if stage.kind == "reminder"]
+
+    tick_at(at)
+
+    assert [one["severity"] for one in SENT] == [severity]
+
+
+def test_a_day_of_25_hours_is_one_day_for_the_severity(set_one, tick_at):
+    due_at = datetime(2026, 10, 25, 16, tzinfo=UTC)
+    set_one(due_at=due_at, timezone="Europe/Berlin", reminders=["1 day before"])
+
+    tick_at(due_at - 25 * HOUR)
+
+    assert [one["severity"] for one in SENT] == ["urgent"]
+
+
 def test_an_escalation_repeats_and_the_history_records_each_level(set_one, tick_at, deadlines):
     made = set_one(
         reminders=[{"offset": "5 days after", "repeat": "daily"}],

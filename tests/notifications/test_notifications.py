@@ -31,9 +31,11 @@ def remind(payload: dict, context) -> None:
 
     now = MORNING
     reminder = Reminder(name=payload["name"], now=now, due_at=now + timedelta(days=payload["days"]))
-    runtime.current().notifications.remind(
-        payload["to"], reminder, schedule=context.schedule, guard=payload.get("guard"), team_id=context.action.team_id
-    )
+    notifications = runtime.current().notifications
+    notifications.remind(
+        payload["to"], reminder, schedule=context.schedule, severity=notifications.severity(reminder.distance),
+        guard=payload.get("guard"), team_id=context.action.team_id,
+    )  # fmt: skip
 
 
 @pytest.fixture

@@ -198,6 +198,18 @@ class Offset:
             return at or "when due"
         return f"{_short(abs(self.days), abs(self.elapsed))} {'before' if length < _ZERO else 'after'}"
 
+    def time_left(self, due_at: datetime, now: datetime, *, zone: ZoneInfo) -> timedelta:
+        """Return the time from `now` to a due instant, in whole days of the wall clock unless the offset has hours.
+
+        Args:
+            due_at: Aware.
+            now: Aware.
+            zone: The time zone of the wall clock.
+        """
+        if self.elapsed:
+            return due_at - now
+        return due_at.astimezone(zone).date() - now.astimezone(zone).date()
+
     def instant(
         self, due_at: datetime, *, zone: ZoneInfo, calendar: WorkingCalendar, budget: EvaluationBudget
     ) -> datetime:
