@@ -6,7 +6,12 @@
         "every hour",
     )
 
-The query is one of `[queries]` in scheduled_actions.toml; its columns are the payload of each action. The handled rows
+The query is one of `[queries]` in scheduled_actions.toml, and its columns are the payload of each action:
+
+    [queries.open_carts]
+    sql = '''select id as cart, email as "to", 'open_cart' as template from carts where not ordered'''
+
+The key is left out of the payload if the handler's model forbids it: `email:send` has no field `cart`. The handled rows
 and the actions are stored in one transaction: a crash at any instant neither loses nor repeats an action.
 """
 
@@ -31,7 +36,7 @@ class ForEachPayload(BaseModel):
     query: str
     #: Type of the actions; the payload of each is a row, with its columns as fields.
     action_type: str
-    #: The column that identifies a row.
+    #: The column that identifies a row; not part of the payload if the handler's model forbids it.
     key: str
     #: Parameters of the query.
     parameters: dict[str, str | int | float | bool | None] = {}

@@ -98,7 +98,8 @@ def schedule_rows(
         scheduler: Validates and schedules the actions.
         query: The name of a query in `[queries]`.
         action_type: The type of the actions.
-        key: The column that identifies a row; a row is refused unless the value has 1 to 255 characters as text.
+        key: The column that identifies a row; a row is refused unless the value has 1 to 255 characters as text. It is
+            not part of the payloads if the model of the handler forbids it.
         parameters: The parameters of the query.
         limit: Maximum number of rows; further rows are left for the next run.
         again_after_seconds: Seconds until a row with the same key may become an action again; None: never.
@@ -113,8 +114,8 @@ def schedule_rows(
         refused rows, the first five `reasons`.
 
     Raises:
-        RequestError: The query or the column does not exist, the team may not use the query, or the parameters or the
-            names of the options are invalid.
+        RequestError: The query, the column or the action type does not exist, the team may not use the query or the
+            type, or the parameters or the names of the options are invalid.
         HandlerBroken: The handler of the actions or of a follow-up cannot be loaded.
         TimeoutError: The query exceeded its time limit.
         psycopg.Error: The database rejected the query.
@@ -166,6 +167,8 @@ def _prepare(
     refused: list[str] = []
     budget = EvaluationBudget("the rows", steps=STEPS_MOST)
     shared = len(str(options))
+    handler = validator.payloads.handler(options["action_type"], requester=requester)
+    left_out = {key} if handler.payload.forbids(key) else set()
     for row in rows:
         try:
             budget.spend(_ROW_STEPS + (shared + len(str(row))) // _CHARACTERS_A_STEP)
@@ -174,7 +177,8 @@ def _prepare(
         try:
             row_key = "" if row[key] is None else str(row[key])
             if 1 <= len(row_key) <= _KEY_LENGTH:
-                prepared[row_key] = validator.row({**options, "payload": row}, requester=requester)
+                payload = {column: value for column, value in row.items() if column not in left_out}
+                prepared[row_key] = validator.row({**options, "payload": payload}, requester=requester)
             else:
                 refused.append(f"the key in column {key} must have 1 to {_KEY_LENGTH} characters")
         except RequestError as error:

@@ -111,6 +111,11 @@ class PayloadModel:
         except PydanticInvalidForJsonSchema:
             return {"description": "Validated by code that JSON Schema cannot express."}
 
+    def forbids(self, field: str) -> bool:
+        """Return whether payloads with a field of this name are invalid because the model forbids unknown fields."""
+        schema = self.json_schema()
+        return schema.get("additionalProperties") is False and field not in schema.get("properties", {})
+
     def _any_object(self, text: str | bytes) -> dict[str, Any]:
         try:
             value = decode(text)

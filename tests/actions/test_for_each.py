@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 
 from handlers.for_each import run
 from scheduled_actions import action, runtime
@@ -25,9 +26,25 @@ where touched < now() - interval '1 day' and team is not distinct from %(team_id
 order by id
 '''
 
+[queries.owners_of_carts]
+sql = "select id as cart, owner from carts"
+
+[queries.owners]
+sql = "select owner from carts"
+
 [queries.broken]
 sql = "select 1 / 0 as cart"
 """
+
+
+class Owner(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    owner: str
+
+
+@action("owner:remind")
+def remind_owner(payload: Owner): ...
 
 
 @pytest.fixture
@@ -43,7 +60,9 @@ def make_project(tmp_path, database_url, connection):
 
     def make():
         created.append(
-            Runtime(config.load(tmp_path, {"DATABASE_URL": database_url}), registry=Registry.of(remind, run))
+            Runtime(
+                config.load(tmp_path, {"DATABASE_URL": database_url}), registry=Registry.of(remind, remind_owner, run)
+            )
         )
         return created[-1]
 
@@ -89,6 +108,17 @@ def test_each_row_becomes_the_payload_of_one_action(project, connection):
     assert first["result"] == {"scheduled": 2, "refused": 0, "more": False}
     assert second["result"] == {"scheduled": 0, "refused": 0, "more": False}
     assert reminders(connection) == [("ann", None), ("bob", None)]
+
+
+@pytest.mark.parametrize(("query", "key"), [("owners_of_carts", "cart"), ("owners", "owner")])
+def test_the_key_is_part_of_the_payload_unless_the_model_forbids_it(project, connection, query, key):
+    put_carts(connection, "ann")
+
+    result = run_once(project, connection, query=query, action_type="owner:remind", key=key)["result"]
+
+    assert result == {"scheduled": 1, "refused": 0, "more": False}
+    found = connection.execute("select payload from scheduled_actions where action_type = 'owner:remind'")
+    assert found.fetchall() == [({"owner": "ann"},)]
 
 
 def test_a_row_becomes_another_action_after_again_after_seconds(project, connection):
@@ -159,11 +189,11 @@ def test_an_invalid_row_is_reported_and_does_not_affect_others(make_project, pro
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
-        ({"query": "carts"}, "a query of [queries]; known queries: broken, open_carts"),
+        ({"query": "carts"}, "a query of [queries]; known queries: broken, open_carts, owners, owners_of_carts"),
         ({"key": "id"}, "a column of the query, which returns cart, owner, touched"),
         ({"parameters": {"x": 1}}, "the query takes: none"),
         ({"query": "broken"}, "DivisionByZero"),
-        ({"action_type": "cart:remnid"}, None),
+        ({"action_type": "cart:remnid"}, 'action type "cart:remnid" has no handler; did you mean "cart:remind"?'),
     ],
 )
 def test_a_run_that_fails_schedules_nothing(project, connection, payload, message):
@@ -171,8 +201,8 @@ def test_a_run_that_fails_schedules_nothing(project, connection, payload, messag
 
     found = run_once(project, connection, **payload)
 
-    assert found["status"] == ("failed" if message else "completed")
-    assert message is None or message in found["error_message"]
+    assert found["status"] == "failed"
+    assert message in found["error_message"]
     assert reminders(connection) == []
     assert connection.execute("select count(*) from scheduled_action_for_each").fetchone() == (0,)
 
