@@ -113,8 +113,9 @@ def preview(
 ) -> None:
     """Show the next occurrences of RULE, with the reason for each shift.
 
-    RULE is an interval ("every 30 minutes", "daily", PT10M), a cron expression ("0 9 * * MON-FRI"), an RRULE
-    ("FREQ=MONTHLY;BYMONTHDAY=-1"), a business day ("last business day of the quarter at 09:00") or custom:NAME.
+    RULE is an interval ("every 30 minutes", "daily", PT10M), a cron expression ("0 9 * * MON-FRI"), days of the week
+    ("every weekday at 09:00"), an RRULE ("FREQ=MONTHLY;BYMONTHDAY=-1"), a business day ("last business day of the
+    quarter at 09:00") or custom:NAME.
     """
     skip = fold_skip(skips) or {}
     found = preview_rule(

@@ -136,9 +136,9 @@ def show(project: Project, reference: str, *, team_id: str | None) -> None:
 def create(project: Project, /, action_type: str, recurrence: str, *, payload: Any, **options: Any) -> None:  # noqa: ANN401 - any JSON; the options above
     """Create a schedule that runs TYPE by RULE, or update the schedule with this --name.
 
-    RULE is an interval ("daily", "every 10 minutes", PT10M), a cron expression, an RRULE, a business day ("last
-    business day of the quarter") or custom:NAME; `scheduled-actions preview RULE` shows its occurrences. Repeating the
-    same command with --name changes nothing.
+    RULE is an interval ("daily", "every 10 minutes", PT10M), a cron expression, days of the week ("every weekday at
+    09:00"), an RRULE, a business day ("last business day of the quarter") or custom:NAME; `scheduled-actions preview
+    RULE` shows its occurrences. Repeating the same command with --name changes nothing.
     """
     runtime = project.open()
     with handlers_aside():

@@ -59,8 +59,9 @@ def schedule_recurring_action(
     Args:
         action_type: Selects the handler.
         payload: The payload of every occurrence; validated before anything is written.
-        recurrence: An interval ("daily", "every 10 minutes", "PT10M"), a cron expression, an RRULE, a business day
-            ("last business day of the quarter"), or `custom:` and the name of a registered function.
+        recurrence: An interval ("daily", "every 10 minutes", "PT10M"), a cron expression, days of the week ("every
+            weekday at 09:00"), an RRULE, a business day ("last business day of the quarter"), or `custom:` and the name
+            of a registered function.
         scheduled_at: The start: intervals count from it, and it is the first occurrence if the rule matches it. An
             aware datetime, a naive one in `timezone`, or a timedelta from now. None: now, not an occurrence.
         timezone: IANA name of the time zone of the rule.

@@ -16,6 +16,7 @@ from scheduled_actions.recurrence.phrases import (
     limit_remarks,
     ordinal,
     parser,
+    read_position,
     read_time,
     refuse,
     time_text,
@@ -24,7 +25,6 @@ from scheduled_actions.recurrence.skips.model import Skips, is_weekend
 
 #: For each period, its number of months, and the maximum and minimum number of weekdays in it.
 _PERIODS = {"month": (1, 23, 20), "quarter": (3, 66, 64), "year": (12, 262, 260)}
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _RULE = re.compile(
     r"(?:(?:on|every) )?(?:the )?(?P<which>[a-z0-9-]+(?: (?:to )?last)?) (?:business|working) day"
     r" (?:of|in) (?:(?:the|each|every|a) )?(?P<period>[a-z]+)"
@@ -58,30 +58,11 @@ def parse_business_day(text: str, *, zone: ZoneInfo, anchor: datetime, since: da
     if period not in _PERIODS:
         hint = did_you_mean(period, _PERIODS, otherwise="use month, quarter or year")
         raise Malformed(f'"{period}" is not a period; {hint}')
-    most = _PERIODS[period][1]
-    position = re.sub(r"[ -]?(?:to[ -])?last$", "", which)
-    number = _number(which, position or "first")
+    most, position = _PERIODS[period][1], read_position(which)
+    number = abs(position)
     refuse((not 1 <= number <= most, f"a {period} has no {ordinal(number)} business day; use 1st to {ordinal(most)}"))
     time_of_day = read_time(time_words) if at else anchor.astimezone(zone).time()
-    return _BusinessDay(text, zone, since.astimezone(UTC), calendar, number, position != which, time_of_day, period)
-
-
-def _number(which: str, position: str) -> int:
-    """Return the number of a position, such as `2nd` or `second`.
-
-    Args:
-        which: The position as written, with its "last"; for the error.
-        position: The position without its "last".
-
-    Raises:
-        Malformed: The position is unknown.
-    """
-    if numbered := re.fullmatch("([0-9]{1,4})(?:st|nd|rd|th)", position):
-        return int(numbered[1])
-    if position in _ORDINALS:
-        return _ORDINALS.index(position) + 1
-    hint = did_you_mean(position, (*_ORDINALS, "last"), otherwise="use first, 2nd, last or 2nd last")
-    raise Malformed(f'"{which}" is not a position; {hint}')
+    return _BusinessDay(text, zone, since.astimezone(UTC), calendar, number, position < 0, time_of_day, period)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,6 +20,7 @@ from scheduled_actions.recurrence.model import HORIZON_YEARS, Kind, Occurrence, 
 from scheduled_actions.recurrence.phrases import Malformed, time_text
 from scheduled_actions.recurrence.skips.application import SkippingRule
 from scheduled_actions.recurrence.skips.model import Skips
+from scheduled_actions.recurrence.weekdays import is_weekday_rule
 
 #: The first and the last year of anchors and ends: one year inside the range of `datetime`, so that adding a UTC offset
 #: cannot leave that range.
@@ -34,6 +35,7 @@ _LENGTH_MOST = 2000
 
 _POSSIBLE = (
     'an interval ("every 30 minutes", "daily", "PT10M"), a cron expression ("0 9 * * MON-FRI"), '
+    'days of the week ("every weekday at 09:00", "first monday of the month"), '
     'an RRULE ("FREQ=MONTHLY;BYMONTHDAY=-1"), a business day ("last business day of the month") '
     f'or a function ("{PREFIX}NAME")'
 )
@@ -57,7 +59,8 @@ def compile_recurrence(
     """Compile a rule, and check that it has at least one occurrence.
 
     Args:
-        text: An interval, a cron expression, an RRULE, a business day of a period, or `custom:` and a name.
+        text: An interval, a cron expression, days of the week, an RRULE, a business day of a period, or `custom:` and a
+            name.
         timezone: IANA name of the zone of the skips, and of the rule's wall clock if no DTSTART sets another.
         anchor: Aware: the instant from which intervals count, the time of day of rules without one, and, without
             `since`, the first instant that may be an occurrence.
@@ -332,11 +335,12 @@ def _parse(source: _Source, zone: ZoneInfo, budget: EvaluationBudget) -> Rule:
     # The module of a kind is loaded with the first rule of that kind.
     if words.startswith(PREFIX):
         return parse_custom(text, zone=zone, since=since, functions=source.functions)
-    if _RRULE.match(words):
+    is_business_day = re.search(r"\b(?:business|working) days?\b", words)
+    if _RRULE.match(words) or (is_weekday_rule(words) and not is_business_day):
         from scheduled_actions.recurrence.rrule.rule import parse_rrule  # noqa: PLC0415 - see above
 
         return parse_rrule(text, zone=zone, anchor=anchor, budget=budget)
-    if re.search(r"\b(?:business|working) days?\b", words):
+    if is_business_day:
         from scheduled_actions.recurrence.business import parse_business_day  # noqa: PLC0415 - see above
 
         return parse_business_day(text, zone=zone, anchor=anchor, since=since, calendar=source.skips)

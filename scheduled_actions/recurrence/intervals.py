@@ -156,11 +156,7 @@ def _every(count: str | None, unit: str) -> tuple[str, str]:
 
 
 def _unit_hint(count: str | None, unit: str) -> str:
-    if unit.capitalize() in WEEKDAYS:
-        return f': write a cron expression, "0 9 * * {unit[:3].upper()}"'
-    if unit in {"weekday", "workday"}:
-        return ': write a cron expression, "0 9 * * MON-FRI", or use "daily" and skip weekends'
-    near = nearest(unit, _UNITS)
+    near = nearest(unit, [*_UNITS, "weekday", *map(str.lower, WEEKDAYS)])
     if near is None:
         return ": use seconds, minutes, hours, days, weeks, months, quarters or years"
     return f'; did you mean "every {f"{count} {near}s" if count else near}"?'

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from scheduled_actions.core.errors import RecurrenceInvalid
+from scheduled_actions.core.messages import did_you_mean
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = (
@@ -16,6 +17,7 @@ MONTHS = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 FEBRUARY, LEAP_DAY = 2, 29
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 #: A regular expression for a time of day as people type it: 9:00, 09:00, 09:00:30.
 TIME = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?"
 
@@ -56,6 +58,22 @@ def ordinal(number: int) -> str:
     """Return a number as an ordinal: `1st`, `2nd`, `3rd`, `11th`."""
     is_teen = number % 100 in {11, 12, 13}
     return f"{number}{'th' if is_teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def read_position(text: str) -> int:
+    """Parse a position, such as `2nd`, `second`, `last` or `2nd last`; one counted from the end is negative.
+
+    Raises:
+        Malformed: The text is not a position.
+    """
+    position = re.sub(r"[ -]?(?:to[ -])?last$", "", text)
+    sign = 1 if position == text else -1
+    if numbered := re.fullmatch("([0-9]{1,4})(?:st|nd|rd|th)", position):
+        return sign * int(numbered[1])
+    if not position or position in _ORDINALS:
+        return sign * (_ORDINALS.index(position or "first") + 1)
+    hint = did_you_mean(position, (*_ORDINALS, "last"), otherwise="use first, 2nd, last or 2nd last")
+    raise Malformed(f'"{text}" is not a position; {hint}')
 
 
 def join(parts: Sequence[str], *, last: str = "and") -> str:

@@ -33,6 +33,7 @@ def form(text, *, timezone="UTC", skip=None, until=None, remaining=None, start=S
         ("0 6 * * L5", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=6;BYMINUTE=0"),
         ("0 0 1 1 *", "FREQ=MONTHLY;BYMONTH=1;BYMONTHDAY=1;BYHOUR=0;BYMINUTE=0"),
         ("0 9 * * 0", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=9;BYMINUTE=0"),
+        ("Last friday of the month", "FREQ=MONTHLY;BYDAY=-1FR"),
         ("RRULE:FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1"),
     ],
 )

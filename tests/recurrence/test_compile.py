@@ -98,6 +98,8 @@ def test_there_is_a_text_of_each_kind():
         ("RRULE:FREQ=MONTHLY;BYMONTHDAY=-1", "rrule"),
         ("DTSTART:20261030T090000\nRRULE:FREQ=WEEKLY", "rrule"),
         ("interval=2;freq=weekly", "rrule"),
+        ("Every weekday at 09:00", "rrule"),
+        ("last Friday of the month", "rrule"),
         ("last business day of the month", "business_day"),
         ("Second WORKING day of the quarter at 09:00", "business_day"),
         ("custom:payday", "custom"),

@@ -68,6 +68,13 @@ def test_a_new_schedule_has_its_first_occurrence_planned(schedules, connection):
     assert planned["occurrence_at"] == planned["scheduled_at"] == "2026-03-05T08:00:00+00:00"
 
 
+def test_a_rule_for_days_of_the_week_is_stored_as_written_and_occurs_in_the_time_zone(schedules):
+    made = schedules.schedule_recurring("test:run", {}, "Every weekday at 09:00", timezone="Europe/Berlin")
+
+    assert (made.kind, made.recurrence) == ("rrule", "Every weekday at 09:00")
+    assert made.next_occurrence_at == NOW.replace(hour=8) + DAY
+
+
 @pytest.mark.parametrize(
     ("start", "first"),
     [

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from scheduled_actions.core.messages import did_you_mean
 from scheduled_actions.recurrence.phrases import Malformed, quoted, refuse
 from scheduled_actions.recurrence.rrule.parts import Parts, Stamp, read_parts, read_stamp
+from scheduled_actions.recurrence.weekdays import is_weekday_rule, weekday_rrule
 
 _PROPERTIES = ("DTSTART", "RRULE", "RDATE", "EXDATE")
 _NO_END = "is not supported, because an action has no duration: remove it"
@@ -46,13 +47,15 @@ def read_text(text: str) -> RecurrenceText:
 
     Args:
         text: `FREQ=…` or `RRULE:FREQ=…`, or several lines, separated by line breaks or spaces. Lines may be folded.
+            Also a rule for days of the week in words.
 
     Raises:
         Malformed: The message names the line, the problem and what to write instead.
 
     Source: RFC 5545 §3.1, §3.8.2.4, §3.8.5.
     """
-    lines = _lines(text)
+    words = " ".join(text.lower().split())
+    lines = _lines(weekday_rrule(words) if is_weekday_rule(words) else text)
     starts, dates, exceptions = (
         tuple(stamp for line in lines if line.name == name for stamp in _stamps(line))
         for name in ("DTSTART", "RDATE", "EXDATE")

@@ -165,7 +165,9 @@ class CreateScheduleRequest(_ScheduleOptions, Ownership):
 
     action_type: ActionTypeName
     payload: JsonObject = Field(description="Payload of every occurrence, validated against the handler's model.")
-    recurrence: Rule = Field(description="An interval, a cron expression, an RRULE, a business day, or a function.")
+    recurrence: Rule = Field(
+        description="An interval, a cron expression, days of the week, an RRULE, a business day, or a function."
+    )
     name: _Name | None = Field(
         None, description="Name, unique within the team. Without a name, each request creates a new schedule."
     )
