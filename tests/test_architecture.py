@@ -26,7 +26,7 @@ TOP_LEVEL_FILES = {"__init__.py", "py.typed", "runtime.py", "wsgi.py"}
 #: Maximum number of modules in one folder, `__init__.py` included.
 MAX_MODULES = 20
 #: Folders of `tests/` without a folder of the package: whole processes, the demo, test data.
-SPECIAL_TESTS = {"browser", "docs", "end_to_end", "faults", "handlers", "malice", "vectors"}
+SPECIAL_TESTS = {"browser", "docs", "end_to_end", "examples", "faults", "handlers", "malice", "vectors"}
 
 Imports = dict[str, set[str]]
 

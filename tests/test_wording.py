@@ -8,7 +8,16 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 #: README and docs/ join when their prose is rewritten.
-CHECKED = ("scheduled_actions", "handlers", "tests", "benchmarks", "registry_build.py", "Makefile", "docs/decisions")
+CHECKED = (
+    "scheduled_actions",
+    "handlers",
+    "examples",
+    "tests",
+    "benchmarks",
+    "registry_build.py",
+    "Makefile",
+    "docs/decisions",
+)
 SUFFIXES = {".py", ".html", ".sql", ".toml", ".txt", ".md", ".js", ".css", ""}
 PHRASES = (
     "mend",

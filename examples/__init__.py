@@ -1,0 +1,1 @@
+"""Examples: one task per module, in as few lines as it needs; README.md lists them, and tests/examples runs them."""
