@@ -11,6 +11,6 @@ def tax_return_due(year: int, due_at: datetime) -> None:
         due_at,
         name=f"tax return {year}",
         recipients=["accountant@example.org", "controller@example.org"],
-        reminders=["60 days before", "30 days before", "14 days before", "7 days before", "1 day before"],
-        escalation=[{"offset": "1 day after", "to": "cfo@example.org"}],
+        reminders=[60, 30, 14, 7, 1],
+        escalation=[{"offset": 1, "to": "cfo@example.org"}],
     )

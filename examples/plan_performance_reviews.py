@@ -10,5 +10,5 @@ def plan_performance_reviews(managers: list[str]) -> None:
         timezone="Europe/Berlin",
         name="performance reviews",
         recipients=managers,
-        reminders=["30 days before", "14 days before", "7 days before", "1 day before"],
+        reminders=[30, 14, 7, 1],
     )

@@ -11,5 +11,4 @@ def remind(payload: dict[str, Any], context: Context) -> None:
 
 
 def plan_stand_up(members: dict[str, str]) -> None:
-    workdays = {"weekends": True}
-    schedule_local("stand-up:remind", {}, "09:00", members, recurrence="daily", skip=workdays, name="stand-up")
+    schedule_local("stand-up:remind", {}, "09:00", members, recurrence="every weekday", name="stand-up")

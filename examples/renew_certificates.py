@@ -10,9 +10,9 @@ def certificate_issued(host: str, expires_at: datetime) -> None:
         {"type": "certificate", "id": host},
         expires_at,
         recipients="operators@example.org",
-        reminders=["60 days before", "30 days before", "14 days before", "7 days before", "1 day before"],
+        reminders=[60, 30, 14, 7, 1],
         auto_actions=[
-            {"offset": offset, "action_type": "certificate:renew", "payload": {"host": host}}
-            for offset in ("30 days before", "7 days before")
+            {"offset": -30, "action_type": "certificate:renew", "payload": {"host": host}},
+            {"offset": -7, "action_type": "certificate:renew", "payload": {"host": host}},
         ],
     )

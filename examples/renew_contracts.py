@@ -20,6 +20,6 @@ def plan_renewals(contracts: list[Contract]) -> None:
             contract.ends_at,
             name=f"contract {contract.number}",
             recipients=contract.owner,
-            reminders=["90 days before", "60 days before", "30 days before"],
+            reminders=[90, 60, 30],
             escalation=[{"offset": "when due", "to": "legal@example.org"}],
         )
