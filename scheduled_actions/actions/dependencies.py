@@ -47,13 +47,18 @@ def dependency_columns(given: Mapping[str, Any], columns_of: ColumnsOf, *, depth
         HandlerBroken: As raised by `columns_of`.
     """
     columns = {name: check(name, given[name], columns_of, depth) for name, check in _CHECKS.items() if name in given}
-    return {name: value for name, value in columns.items() if value is not None}
+    columns = {name: value for name, value in columns.items() if value is not None}
+    if "condition" in columns and "after" not in columns:
+        from scheduled_actions.conditions.rules.plan import decode_plan  # noqa: PLC0415 - most projects have none
+
+        decode_plan(columns["condition"])  # raises if it limits a wait for predecessors
+    return columns
 
 
 def _condition(_: str, given: Any, columns_of: ColumnsOf, depth: int) -> str:  # noqa: ANN401 - any JSON
-    from scheduled_actions.conditions.rules.plan import encode_plan  # noqa: PLC0415 - most projects have none
+    from scheduled_actions.conditions.rules.plan import encode_plan, is_wait  # noqa: PLC0415 - as above
 
-    if isinstance(given, Mapping) and "wait" in given:
+    if isinstance(given, Mapping) and is_wait(given):
         given = {
             name: value.total_seconds() if isinstance(value, timedelta) else value
             for name, value in given.items()
@@ -73,9 +78,9 @@ def restrict_to_public(condition: str) -> str:
 
 def external_checks(condition: str) -> list[ExternalCheck]:
     """Return the external checks of a stored condition."""
-    from scheduled_actions.conditions.rules.plan import decode_plan  # noqa: PLC0415 - as above
+    from scheduled_actions.conditions.rules.plan import parse_plan  # noqa: PLC0415 - as above
 
-    return decode_plan(condition).needs().checks
+    return parse_plan(json.loads(condition)).needs().checks
 
 
 def _after(name: str, given: Any, _: ColumnsOf, __: int) -> list[str] | None:  # noqa: ANN401 - any value
@@ -185,9 +190,13 @@ def changed_dependencies(
         # Taken before any row is locked, so that the check below sees every earlier change of predecessors.
         store.sql.run(connection, "lock_after")
     action = store.get(connection, action_id, team_id=team_id, locked=True)
-    columns = validate({name: value for name, value in given.items() if value is not None}, team_id=action.team_id)
+    stored = _split(action.condition)
+    # A new condition may limit the wait for the stored predecessors.
+    wanted = {"after": stored["after"], **given} if "condition" in given else given
+    columns = validate({name: value for name, value in wanted.items() if value is not None}, team_id=action.team_id)
+    changed = {name: columns.get(name) if name in given else None for name in NAMES}
     problem, waits_for_itself = store.sql.run_one(
-        connection, "waits_for_itself", {**dict.fromkeys(NAMES), **columns, "id": action_id, "team_id": action.team_id}
+        connection, "waits_for_itself", {**changed, "id": action_id, "team_id": action.team_id}
     )
     if problem is not None:
         raise RefusedByDatabase(problem)
@@ -198,18 +207,26 @@ def changed_dependencies(
     follow_ups = ("on_success", "on_failure")
     return {
         **{f"sets_{name}": name in given for name in follow_ups},
-        **{name: columns.get(name) for name in follow_ups},
+        **{name: changed[name] for name in follow_ups},
         "sets_condition": not given.keys().isdisjoint({"condition", "after"}),
-        "condition": _combined(action.condition, given, columns),
+        "condition": _combined(
+            changed["after"] if "after" in given else stored["after"],
+            json.loads(changed["condition"] or "null") if "condition" in given else stored["condition"],
+        ),
     }
 
 
-def _combined(stored: Any, given: Mapping[str, Any], columns: Mapping[str, Any]) -> str | None:  # noqa: ANN401 - any JSON
+def _split(stored: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    """Return the predecessors and the condition of the column `condition`."""
+    parts = stored if isinstance(stored, dict) and "after" in stored else {"condition": stored}
+    return {"after": parts.get("after"), "condition": parts.get("condition")}
+
+
+def _combined(after: Any, condition: Any) -> str | None:  # noqa: ANN401 - any JSON
     """Return the column `condition`, in the form of the SQL function `scheduled_actions_condition`."""
-    old = stored if isinstance(stored, dict) and "after" in stored else {"condition": stored}
-    new = {
-        "after": columns.get("after") if "after" in given else old.get("after"),
-        "condition": json.loads(columns.get("condition", "null")) if "condition" in given else old.get("condition"),
-    }
-    condition = {name: value for name, value in new.items() if value is not None} if new["after"] else new["condition"]
-    return None if condition is None else json.dumps(condition)
+    from scheduled_actions.conditions.rules.plan import is_wait  # noqa: PLC0415 - as above
+
+    if after:
+        return json.dumps({"after": after} | ({} if condition is None else {"condition": condition}))
+    limits_after = isinstance(condition, dict) and is_wait(condition) and "wait" not in condition
+    return None if condition is None or limits_after else json.dumps(condition)

@@ -208,13 +208,9 @@ series_condition_options = with_options(
         "--wait", "waits", is_flag=True, help="Wait until the condition holds, instead of skipping the action."
     ),
     duration_option("--check-interval", help="With --wait: time between two checks. [default: 1m]"),
-    duration_option("--timeout", help="With --wait: maximum wait. [default: unlimited]"),
-    click.option(
-        "--max-checks", type=int, metavar="N", help="With --wait: maximum number of checks. [default: unlimited]"
-    ),
-    document_option(
-        "--on-timeout", help=f"With --wait: action to schedule at --timeout or --max-checks: {_FOLLOW_UP}."
-    ),
+    duration_option("--timeout", help="Maximum wait for the condition, or for --after. [default: unlimited]"),
+    click.option("--max-checks", type=int, metavar="N", help="Maximum number of checks. [default: unlimited]"),
+    document_option("--on-timeout", help=f"Action to schedule at --timeout or --max-checks: {_FOLLOW_UP}."),
     document_option("--on-success", help=f"Action to schedule on completion: {_FOLLOW_UP}."),
     document_option("--on-failure", help=f"Action to schedule on final failure: {_FOLLOW_UP}."),
 )
@@ -228,7 +224,7 @@ def fold_wait(options: dict[str, Any]) -> dict[str, Any]:
     """Combine the options of `condition_options` into `condition` and `after`; change and return `options`.
 
     Raises:
-        UsageError: An option of --wait is given without --wait, or --wait without --condition.
+        UsageError: An option of --wait is given without --wait or --after, or --wait without --condition.
     """
     wait = {name: options.pop(name) for name in ("check_interval", "timeout", "max_checks", "on_timeout")}
     if options.pop("waits"):
@@ -236,7 +232,12 @@ def fold_wait(options: dict[str, Any]) -> dict[str, Any]:
             raise click.UsageError("--wait requires --condition")
         options["condition"] = {"wait": options["condition"], **wait}
     elif any(value is not None for value in wait.values()):
-        raise click.UsageError("--check-interval, --timeout, --max-checks and --on-timeout require --wait")
+        if options["condition"] is not None or not options.get("after"):
+            raise click.UsageError(
+                "--check-interval, --timeout, --max-checks and --on-timeout require --wait, or --after without "
+                "--condition"
+            )
+        options["condition"] = wait
     if "after" in options:
         options["after"] = list(options["after"]) or None
     return options

@@ -69,7 +69,8 @@ def schedule_action(
         metadata: Stored with the action, not interpreted.
         created_by: The creator, stored with the action.
         condition: Evaluated before each attempt; the action is skipped if the condition is not met. With
-            `{"wait": condition, …}` the action waits, as in `schedule_when`.
+            `{"wait": condition, …}` the action waits, as in `schedule_when`; `{"timeout": …}` limits the wait for
+            `after`.
         after: Ids of actions of the same team that must complete first.
         on_success: Actions to schedule in the transaction that completes this one: a mapping with the arguments of
             this function, or a list of such mappings.
@@ -129,7 +130,7 @@ def schedule_actions(
 def schedule_when(
     action_type: str,
     payload: Any,  # noqa: ANN401 - any model
-    condition: Mapping[str, Any],
+    condition: Mapping[str, Any] | None = None,
     *,
     check_interval: timedelta | float | str | None = None,
     timeout: timedelta | float | str | None = None,
@@ -163,7 +164,8 @@ def schedule_when(
     Args:
         action_type: Selects the handler.
         payload: As for `schedule_action`.
-        condition: `{"kind": …}`, `{"all": […]}`, `{"any": […]}` or `{"not": {…}}`.
+        condition: `{"kind": …}`, `{"all": […]}`, `{"any": […]}` or `{"not": {…}}`; None: the action waits only for
+            `after`, within `timeout` or `max_checks`.
         check_interval: Time between two checks: seconds, a duration such as "PT5M", or a timedelta; None: a minute.
         timeout: Maximum wait from the first check, in the same forms; then the action is skipped. None: unlimited.
         max_checks: Maximum number of checks; then the action is skipped. None: unlimited.

@@ -70,6 +70,19 @@ def test_a_new_condition_is_evaluated_on_the_next_tick_and_only_its_facts_wake_t
     assert statuses(connection) == {action_id: "completed"}
 
 
+def test_a_wait_for_a_predecessor_gets_a_timeout_and_loses_it_with_the_predecessor(project, connection):
+    first = schedule(project, scheduled_at=HOUR)
+    second = schedule(project, after=first)
+
+    limited = project.scheduler.update_action(second, condition={"timeout": 60})
+    assert limited.condition == {"after": [str(first)], "condition": {"timeout": 60}}
+    freed = project.scheduler.update_action(second, after=None)
+
+    assert freed.condition is None
+    with pytest.raises(InvalidArgument, match="there is nothing to wait for"):
+        project.scheduler.update_action(second, condition={"timeout": 60})
+
+
 def test_a_fact_reported_before_the_change_is_found_on_the_next_tick(project, connection):
     action_id = schedule(project, condition=wait_for("approved"))
     project.processor.tick()

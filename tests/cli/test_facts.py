@@ -54,10 +54,22 @@ def test_a_reported_fact_makes_the_waiting_action_due(run, connection):
     ].count("Bob") == 1
 
 
+def test_the_wait_for_another_action_is_limited(run, connection):
+    first = run("schedule", "greeting:say", *ANN, "--json").json["id"]
+
+    second = run("schedule", "greeting:say", *ANN, "--after", first, "--timeout", "2h", "--json").json["id"]
+
+    assert row(connection, second)["condition"] == {"after": [first], "condition": {"timeout": 7200}}
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--timeout", "1h"), "require --wait"),
+        (("--timeout", "1h"), "require --wait, or --after without --condition"),
+        (
+            ("--timeout", "1h", "--condition", APPROVED, "--after", "7"),
+            "require --wait, or --after without --condition",
+        ),
         (("--wait",), "--wait requires --condition"),
         (("--condition", '{"kind": "magic"}'), "condition.kind: 'magic' is not one of"),
         (("--condition", "{"), "write JSON"),

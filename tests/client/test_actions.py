@@ -40,6 +40,15 @@ def test_an_action_waits_until_a_fact_is_reported(project):
     assert scheduled_actions.get_action(waiting).status == "completed"
 
 
+def test_an_action_waits_for_another_one_until_a_timeout(project):
+    first = scheduled_actions.schedule_action("test:run", {}, scheduled_at=timedelta(hours=1)).id
+
+    waiting = scheduled_actions.schedule_when("test:run", {}, after=first, timeout=timedelta(hours=2)).id
+
+    expected = {"after": [str(first)], "condition": {"timeout": 7200}}
+    assert scheduled_actions.get_action(waiting).condition == expected
+
+
 def test_facts_are_reported_read_and_deleted(project):
     scheduled_actions.report_fact(INVOICE, "state", "draft", team_id="blue")
     scheduled_actions.report_fact(INVOICE, "state", "approved", team_id="blue")

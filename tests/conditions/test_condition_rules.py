@@ -279,6 +279,7 @@ REJECTED = [
     ({"wait": LEAVES[MET], "max_checks": 0}, "condition.max_checks: 0 is not"),
     ({"wait": LEAVES[MET], "timeuot": 1}, 'timeuot is not a field of a wait; did you mean "timeout"?'),
     ({"wait": LEAVES[MET], "every": 1}, "condition.every is not a field of a wait; the fields are wait, "),
+    (LEAVES[MET] | {"timeout": 1}, 'is not a field of a wait; a condition belongs inside "wait"'),
     ({"wait": {"wait": LEAVES[MET]}}, 'condition.wait has none of "kind", "all", "any" and "not"'),
 ]
 

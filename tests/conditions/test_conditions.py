@@ -323,6 +323,42 @@ def test_predecessors_are_evaluated_before_the_condition(project, connection):
     assert row(connection, second)["status"] == "skipped"
 
 
+def test_the_wait_for_a_predecessor_times_out_like_that_for_a_condition(project, connection, ran):
+    first = schedule(project, "order:refuse")
+    limits = {"timeout": "2m", "on_timeout": {"action_type": "order:submit", "payload": {"late": True}}}
+    second = schedule(project, after=first, condition=limits)
+    project.processor.tick()
+    project.processor.tick()
+    assert row(connection, second)["status"] == "pending"
+
+    move_clock(connection, timedelta(minutes=2, seconds=1))
+    project.processor.tick()
+
+    found = row(connection, second)
+    assert (found["status"], found["attempts"]) == ("skipped", 0)
+    assert found["error_message"].startswith("condition_timeout: not met within 120 s: after.0: action ")
+    assert ran == [{"late": True}]
+
+
+def test_an_action_whose_predecessor_completes_within_its_timeout_runs(project, connection):
+    first = schedule(project, scheduled_at=MINUTE)
+    second = schedule(project, after=first, condition={"timeout": 120})
+    project.processor.tick()
+
+    move_clock(connection, MINUTE)
+    project.processor.tick()
+    project.processor.tick()
+
+    assert statuses(connection) == {first: "completed", second: "completed"}
+
+
+def test_a_timeout_without_anything_to_wait_for_is_rejected(project, connection):
+    with pytest.raises(RequestError, match='condition limits a wait, but there is nothing to wait for: add "wait"'):
+        schedule(project, condition={"timeout": 120})
+
+    assert statuses(connection) == {}
+
+
 # -- deadlines ---------------------------------------------------------------------------------------------------------
 
 

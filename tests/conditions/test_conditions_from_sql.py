@@ -64,6 +64,7 @@ def status_after_tick(project, connection, action_id):
             {"wait": {"kind": "custom", "name": "x"}, "on_timeout": 5},
             "the condition cannot be read: condition.on_timeout",
         ),
+        ({"timeout": 60}, "the condition cannot be read: condition limits a wait"),
         ({"after": "not a list"}, "the condition cannot be read: condition.after"),
         ({"after": ["not an id"]}, "the condition cannot be read: condition.after"),
         ({"after": ["0197a000-0000-7000-8000-000000000001"]}, "0197a000-0000-7000-8000-000000000001"),
@@ -78,6 +79,22 @@ def test_an_unreadable_condition_fails_its_action_finally_with_the_reason(
     assert (status, explanation.code) == ("failed", "failed")
     assert expected in explanation.sentence
     assert ran == [{"other": True}]
+
+
+def test_the_wait_for_a_predecessor_has_a_timeout(project, connection):
+    (second,) = connection.execute(
+        "select second.id from schedule_action('order:submit', '{}', now() + interval '1 hour') first,"
+        " schedule_action('order:submit', '{}', after => array[first.id], condition => %s::jsonb) second",
+        ['{"timeout": "PT1M"}'],
+    ).fetchone()
+    project.processor.tick()
+
+    move_clock(connection, timedelta(seconds=61))
+    project.processor.tick()
+
+    found = row(connection, second)
+    assert found["status"] == "skipped"
+    assert found["error_message"].startswith("condition_timeout: not met within 60 s: after.0:")
 
 
 @pytest.mark.parametrize(

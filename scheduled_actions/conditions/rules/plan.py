@@ -23,6 +23,7 @@ CONDITION_LIMIT = 16 * 1024
 CHECK_SECONDS = 60.0
 _MAX_AFTER = 100
 _MAX_CHECKS = 1_000_000
+#: The fields of a wait. Without `wait`, the others limit the wait for predecessors.
 _WAIT_FIELDS = ("wait", "check_interval", "max_checks", "on_timeout", "timeout")
 
 
@@ -102,14 +103,20 @@ def encode_plan(condition: Any) -> str:  # noqa: ANN401 - any JSON
     Args:
         condition: A condition, evaluated once; or `{"wait": condition, "check_interval": …, "timeout": …,
             "max_checks": …, "on_timeout": […]}`, the last in the form that the SQL function `schedule_actions` takes.
+            Without `wait`, it limits the wait for predecessors.
 
     Raises:
         InvalidArgument: The value is not a condition; the message contains the path.
         TooLarge: The JSON text exceeds `CONDITION_LIMIT`.
     """
     text = json_text.encode("condition", condition, limit=CONDITION_LIMIT)
-    _parse(json_text.decode(text, name="condition"))
+    parse_plan(json_text.decode(text, name="condition"))
     return text
+
+
+def is_wait(condition: Mapping[str, Any]) -> bool:
+    """Return whether a condition has fields of a wait."""
+    return not condition.keys().isdisjoint(_WAIT_FIELDS)
 
 
 @lru_cache(maxsize=1024)
@@ -120,11 +127,17 @@ def decode_plan(text: str) -> WaitPlan:
         text: A condition, or `{"after": [ids], "condition": condition}`.
 
     Raises:
-        InvalidArgument: The text is not a plan; direct SQL can store any JSON.
+        InvalidArgument: The text is not a plan, or has only limits of a wait; direct SQL can store any JSON.
     """
     stored = json_text.decode(text, name="condition")
     if not isinstance(stored, dict) or "after" not in stored:
-        return _parse(stored)
+        plan = parse_plan(stored)
+        if plan.condition is None:
+            raise InvalidArgument(
+                "condition",
+                problem='limits a wait, but there is nothing to wait for: add "wait": {"kind": …}, or `after`',
+            )
+        return plan
     after = stored["after"]
     if not isinstance(after, list) or not 1 <= len(after) <= _MAX_AFTER or set(stored) - {"after", "condition"}:
         raise InvalidArgument(
@@ -136,23 +149,31 @@ def decode_plan(text: str) -> WaitPlan:
         raise InvalidArgument("condition.after", after[ids.index(None)], "the id of an action")
     parts = [ActionStatus(f"after.{number}", one, ("completed",)) for number, one in enumerate(ids) if one is not None]
     return replace(
-        WaitPlan() if stored.get("condition") is None else _parse(stored["condition"]),
+        WaitPlan() if stored.get("condition") is None else parse_plan(stored["condition"]),
         after=AllOf("after", tuple(parts)),
     )
 
 
-def _parse(given: Any) -> WaitPlan:  # noqa: ANN401 - any JSON
-    if not isinstance(given, dict) or "wait" not in given:
+def parse_plan(given: Any) -> WaitPlan:  # noqa: ANN401 - any JSON
+    """Parse a condition in the form of `encode_plan`.
+
+    Raises:
+        InvalidArgument: The value is not a condition; the message contains the path.
+    """
+    if not isinstance(given, dict) or not is_wait(given):
         return WaitPlan(condition=parse_condition(given))
     if unknown := given.keys() - set(_WAIT_FIELDS):
         name = min(unknown, key=str)
-        hint = did_you_mean(str(name), _WAIT_FIELDS, otherwise=f"the fields are {', '.join(_WAIT_FIELDS)}")
+        otherwise = (
+            f"the fields are {', '.join(_WAIT_FIELDS)}" if "wait" in given else 'a condition belongs inside "wait"'
+        )
+        hint = did_you_mean(str(name), _WAIT_FIELDS, otherwise=otherwise)
         raise InvalidArgument(f"condition.{name}", problem=f"is not a field of a wait; {hint}")
     interval, timeout, checks = given.get("check_interval"), given.get("timeout"), given.get("max_checks")
     if checks is not None and (type(checks) is not int or not 1 <= checks <= _MAX_CHECKS):
         raise InvalidArgument("condition.max_checks", checks, f"an integer from 1 to {_MAX_CHECKS:,}")
     return WaitPlan(
-        condition=parse_condition(given["wait"], name="condition.wait"),
+        condition=parse_condition(given["wait"], name="condition.wait") if "wait" in given else None,
         waits=True,
         check_seconds=CHECK_SECONDS
         if interval is None
@@ -203,11 +224,16 @@ def decide(plan: WaitPlan, given: EvaluationInput, progress: WaitProgress) -> De
             return Decision(NextStep.FAIL, f"the condition cannot be evaluated: {evaluation.reason}")
 
 
-def _wait(plan: WaitPlan, now: datetime, progress: WaitProgress, evaluation: Evaluation) -> Decision:
-    ends_at = None
+def times_out_at(plan: WaitPlan, since: datetime) -> datetime | None:
+    """Return when the timeout of a wait that started at `since` ends; None without a timeout."""
     if plan.timeout_seconds is not None:
         with suppress(OverflowError):
-            ends_at = (progress.since or now) + timedelta(seconds=plan.timeout_seconds)
+            return since + timedelta(seconds=plan.timeout_seconds)
+    return None
+
+
+def _wait(plan: WaitPlan, now: datetime, progress: WaitProgress, evaluation: Evaluation) -> Decision:
+    ends_at = times_out_at(plan, progress.since or now)
     if ends_at is not None and now >= ends_at:
         reason = f"condition_timeout: not met within {plan.timeout_seconds:g} s: {evaluation.reason}"
         return Decision(NextStep.EXPIRE, reason)

@@ -65,6 +65,7 @@ def cases() -> list[Case]:
             waiting_for_a_fact,
         ),
         Case("condition_not_met", "order:paid is not known; it is evaluated again in", waiting_for_external_checks),
+        Case("condition_not_met", "; the wait times out at 2026-11-02 08:00:00Z", waiting_within_a_timeout),
         Case("not_due", "it becomes due in 59 minutes", later),
         Case("not_due", "never", forever),
         Case("not_due", "it becomes due in 59 minutes", rescheduled),
@@ -140,6 +141,19 @@ def waiting_for_a_fact(connection, action_type):
     action_id = waiting("waited")(connection, action_type)
     unmet = Jsonb({"unmet": "order:paid is not known", "checks": 2})
     connection.execute("update scheduled_actions set waiting = %s where id = %s", [unmet, action_id])
+    return action_id
+
+
+def waiting_within_a_timeout(connection, action_type):
+    action_id = waiting("waited")(connection, action_type)
+    connection.execute(
+        "update scheduled_actions set condition = %s, waiting = %s where id = %s",
+        [
+            Jsonb({"after": [str(later(connection, action_type))], "condition": {"timeout": "PT2H"}}),
+            Jsonb({"unmet": "after.0: …", "since": "2026-11-02T06:00:00+00:00", "checks": 2}),
+            action_id,
+        ],
+    )
     return action_id
 
 

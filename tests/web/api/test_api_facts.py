@@ -109,12 +109,22 @@ def test_an_action_is_scheduled_with_conditions_and_follow_ups(red, schedule, co
     assert row(connection, made.json["id"])["condition"]["condition"]["wait"] == APPROVED
 
 
+def test_the_wait_for_another_action_is_limited(schedule):
+    first = schedule().json["id"]
+
+    made = schedule(condition={"timeout": "PT1H"}, after=[first])
+
+    assert made.status_code == 201, made.text
+    assert made.json["condition"] == {"after": [first], "condition": {"timeout": "PT1H"}}
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
         ({"condition": {"kind": "magic"}}, "condition.kind"),
         ({"condition": {"wait": {"all": [APPROVED, {"kind": "field_value"}]}}}, "condition.wait.all.1.target"),
         ({"condition": {"wait": APPROVED, "timeout": "soon"}}, "condition.timeout"),
+        ({"condition": {"timeout": "PT1H"}}, "condition"),
         ({"after": ["7"]}, "after.0"),
         ({"on_success": {"action_type": "test:welcome", "payload": {"name": 1}}}, "on_success.0.payload"),
         ({"on_failure": [{"action_type": "tets:run"}]}, "on_failure.0.action_type"),

@@ -1,10 +1,13 @@
 """Actions that are not due: those that have ended, are running, or are scheduled for later."""
 
+import json
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from scheduled_actions.conditions.rules.plan import format_cycle
-from scheduled_actions.core.action import Status
+from scheduled_actions.conditions.rules.plan import decode_plan, format_cycle, times_out_at
+from scheduled_actions.core.action import Action, Status
+from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.operations.doctor.rules import in_words
 from scheduled_actions.operations.doctor.rules.project import BREAK_CYCLE
 from scheduled_actions.operations.explain.rules.facts import ActionContext, Code, Explanation, at, iso
@@ -110,11 +113,15 @@ def _pending(context: ActionContext) -> Iterator[Explanation]:
     waiting = action.waiting or {}
     if outcome == "waited" and waiting.get("unmet"):
         wakes = "" if _is_polled(action.condition) else "when data that it depends on changes, or "
+        ends_at = _times_out_at(action)
         yield Explanation(
             code=Code.CONDITION_NOT_MET,
-            sentence=f"its condition is not met: {waiting['unmet']}; it is evaluated again {wakes}{_when(context)}",
+            sentence=f"its condition is not met: {waiting['unmet']}; it is evaluated again {wakes}{_when(context)}"
+            + ("" if ends_at is None else f"; the wait times out at {at(ends_at)}"),
             remedy=f"make the condition true; {_run_now(context)}, and the next tick evaluates the condition",
-            details=context.timing | {name: waiting.get(name) for name in ("unmet", "unmet_since", "since", "checks")},
+            details=context.timing
+            | {name: waiting.get(name) for name in ("unmet", "unmet_since", "since", "checks")}
+            | {"times_out_at": iso(ends_at)},
         )
     if context.is_early:
         yield Explanation(
@@ -198,6 +205,15 @@ def _is_polled(condition: Any) -> bool:  # noqa: ANN401 - any JSON
             case _:
                 pass
     return bool(kinds) and kinds <= _POLLED
+
+
+def _times_out_at(action: Action) -> datetime | None:
+    """Return when the timeout of the action's wait ends; None without a timeout, or if SQL stored an invalid value."""
+    try:
+        since = datetime.fromisoformat((action.waiting or {})["since"]).astimezone(UTC)
+        return times_out_at(decode_plan(json.dumps(action.condition)), since)
+    except (InvalidArgument, KeyError, OverflowError, TypeError, ValueError):
+        return None
 
 
 def _run_now(context: ActionContext) -> str:

@@ -56,7 +56,7 @@ class HookOptions(RequestModel):
     condition: JsonObject | None = Field(
         None,
         description="Evaluated before each attempt; an action with an unmet condition is skipped. "
-        '`{"wait": condition, …}` waits until the condition is met.',
+        '`{"wait": condition, …}` waits until the condition is met; `{"timeout": …}` limits the wait for `after`.',
     )
     on_success: _FollowUps | None = Field(
         None, description="Actions to schedule when the action completes: one, or a list."
