@@ -19,7 +19,6 @@ from scheduled_actions.actions.service import Scheduler
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.action import FINISHED, Action, Status
 from scheduled_actions.core.errors import StateConflict, UnknownAction
-from scheduled_actions.core.pages import read_page_by
 from scheduled_actions.core.wake import Wake
 from scheduled_actions.database.boundary import RETRYABLE_ERRORS
 from scheduled_actions.database.bounded import StatementLimits
@@ -192,19 +191,8 @@ class ActionOperations:
         """
         with self.database.connection() as connection:
             action = self.get(action_id, team_id=team_id, connection=connection)
-
-            def read(most: int) -> list[UUID]:
-                return [
-                    row[0]
-                    for row in store.sql.run(
-                        connection,
-                        "scheduled_by_action",
-                        {"id": action.id, "team_id": team_id, "before": cursor, "limit": most},
-                    )
-                ]
-
-            ids, next_cursor = read_page_by(lambda one: one, read, limit)
-            return ActionPage(store.read(connection, ids), next_cursor)
+            filters = ActionFilters(scheduled_by=action.id, team_id=team_id)
+            return page(connection, filters, self.bounds, cursor=cursor, limit=limit, monotonic=self.monotonic)
 
     @contextmanager
     def locked(

@@ -1,12 +1,13 @@
 """Find actions by filters, newest first, with statements that each read a bounded number of rows.
 
-Without a team, actions are scanned from the newest to the oldest; if few actions have the wanted statuses, only those
-few are searched. With a team, only its actions are searched. A page may need several statements.
+Only the actions of the wanted user, target, schedule, deadline or parent are searched, or those of the team. Without
+these filters, actions are scanned from the newest to the oldest; if few actions have the wanted statuses, only those
+few are searched. A page may need several statements.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -16,6 +17,10 @@ from scheduled_actions.core.action import Action, Status
 from scheduled_actions.database.connection import Connection
 
 _ALL = [status.value for status in Status]
+#: Filters whose index is in the order of a page, the most selective first.
+_ORDERED = ("scheduled_by", "target", "user_id")
+#: Filters whose index is in another order; most deadlines and schedules have few actions.
+_SMALL = ("deadline_id", "schedule_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +33,7 @@ class SearchBounds:
     scan_size: int = 50_000
     #: Number of actions that the first statement scans, before the search checks whether the wanted statuses are rare.
     first_scan_size: int = 200
-    #: Maximum number of actions of a team, in all wanted statuses together, that one statement compares with the
-    #: filters.
+    #: Maximum number of actions of a team, a user, a target or a parent that one statement compares with the filters.
     candidate_limit: int = 5_000
     #: Seconds after which a page with too few matches stops searching.
     page_seconds: float = 0.5
@@ -54,6 +58,13 @@ class ActionFilters:
     action_type: str | None = None
     team_id: str | None = None
     lock_group: str | None = None
+    user_id: str | None = None
+    #: `{"type", "id"}` of the entity.
+    target: Mapping[str, str] | None = None
+    schedule_id: UUID | None = None
+    deadline_id: UUID | None = None
+    #: The action whose handler scheduled them, or that they follow.
+    scheduled_by: UUID | None = None
     #: `scheduled_at` is this instant or later.
     due_from: datetime | None = None
     #: `scheduled_at` is before this instant.
@@ -125,21 +136,45 @@ def find(
     statuses = None if filters.statuses is None else [status.value for status in filters.statuses]
     parameters: dict[str, Any] = {
         "action_type": filters.action_type,
+        "team_id": filters.team_id,
         "lock_group": filters.lock_group,
+        "user_id": filters.user_id,
+        "target_type": None if filters.target is None else filters.target["type"],
+        "target_id": None if filters.target is None else filters.target["id"],
+        "schedule_id": filters.schedule_id,
+        "deadline_id": filters.deadline_id,
+        "scheduled_by": filters.scheduled_by,
         "due_from": filters.due_from,
         "due_to": filters.due_to,
         "q": filters.q,
         "unlocked_for_seconds": filters.unlocked_for_seconds,
+        "before": before,
+        "limit": limit + 1,
     }
-    is_narrowed = any(value is not None for value in parameters.values())
-    parameters |= {"statuses": statuses or _ALL, "team_id": filters.team_id, "before": before, "limit": limit + 1}
+    given = {field.name for field in fields(filters) if getattr(filters, field.name) is not None}
+    scan = parameters | {"statuses": statuses}
+    for small in (name for name in _SMALL if name in given):
+        # If the deadline or schedule has few actions, search all of them.
+        candidate_limit = bounds.count_limit + 1
+        count, _, ids = store.sql.run_one(
+            connection, "search_related", scan | {"source": small, "candidate_limit": candidate_limit}
+        )
+        if count < candidate_limit:
+            return _cut(ids, None, limit)
+    source = next((name for name in _ORDERED if name in given), None)
+    if source is not None:
+        candidate_limit = _candidate_limit(bounds, limit, is_narrowed=given != {source})
+        count, last, ids = store.sql.run_one(
+            connection, "search_related", scan | {"source": source, "candidate_limit": candidate_limit}
+        )
+        return _cut(ids, last if count >= candidate_limit else None, limit)
+    parameters |= {"statuses": statuses or _ALL}
     if filters.team_id is not None:
-        candidate_limit = max(bounds.candidate_limit, limit + 1) if is_narrowed else limit + 1
+        candidate_limit = _candidate_limit(bounds, limit, is_narrowed=not given <= {"team_id", "statuses"})
         count, last, ids = store.sql.run_one(
             connection, "search_actions", parameters | {"candidate_limit": candidate_limit}
         )
         return _cut(ids, last if count >= candidate_limit else None, limit)
-    scan = parameters | {"statuses": statuses}
     if statuses is not None:
         ids, end = store.sql.run_one(
             connection, "scan_actions", scan | {"scan_size": min(bounds.first_scan_size, bounds.scan_size)}
@@ -154,6 +189,11 @@ def find(
             return _cut(ids, None, limit)
     ids, end = store.sql.run_one(connection, "scan_actions", scan | {"scan_size": bounds.scan_size})
     return _cut(ids, end, limit)
+
+
+def _candidate_limit(bounds: SearchBounds, limit: int, *, is_narrowed: bool) -> int:
+    """Return how many candidates a statement reads: as many as the page needs if all of them match."""
+    return max(bounds.candidate_limit, limit + 1) if is_narrowed else limit + 1
 
 
 def _cut(ids: list[UUID], end: UUID | None, limit: int) -> tuple[list[UUID], UUID | None]:

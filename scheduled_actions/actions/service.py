@@ -136,6 +136,11 @@ class Scheduler:
         action_type: str | None = None,
         team_id: str | None = None,
         lock_group: str | None = None,
+        user_id: str | None = None,
+        target: Mapping[str, str] | None = None,
+        schedule_id: UUID | str | None = None,
+        deadline_id: UUID | str | None = None,
+        scheduled_by: UUID | str | None = None,
         due_from: datetime | None = None,
         due_to: datetime | None = None,
         q: str | None = None,
@@ -152,6 +157,11 @@ class Scheduler:
             action_type: Filter by exact type.
             team_id: Filter by team.
             lock_group: Filter by lock group.
+            user_id: Filter by user.
+            target: Filter by target: `{"type", "id"}`.
+            schedule_id: Filter by schedule.
+            deadline_id: Filter by deadline.
+            scheduled_by: The id of the action whose handler scheduled them, or that they follow.
             due_from: `scheduled_at` is this instant or later; aware.
             due_to: `scheduled_at` is before this instant; aware.
             q: Part of the type, the dedup key or the lock group, or the beginning of the id.
@@ -162,12 +172,18 @@ class Scheduler:
             InvalidArgument: A filter, the cursor or the limit is invalid.
         """
         checks.check_limit(limit, most=100)
+        checks.target_text(target)
         wanted = checks.check_status(status)
         filters = ActionFilters(
             statuses=None if wanted is None else (wanted,),
             action_type=checks.check_text("action_type", action_type),
             team_id=checks.check_text("team_id", team_id),
             lock_group=checks.check_text("lock_group", lock_group),
+            user_id=checks.check_text("user_id", user_id),
+            target=target,
+            schedule_id=checks.check_uuid("schedule_id", schedule_id),
+            deadline_id=checks.check_uuid("deadline_id", deadline_id),
+            scheduled_by=checks.check_uuid("scheduled_by", scheduled_by),
             due_from=checks.check_aware("due_from", due_from),
             due_to=checks.check_aware("due_to", due_to),
             q=checks.check_text("q", q),

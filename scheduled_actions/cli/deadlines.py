@@ -34,6 +34,7 @@ from scheduled_actions.cli.parameters import (
     one_of,
     page_options,
     reference_options,
+    target_option,
     team_option,
     with_options,
 )
@@ -73,7 +74,8 @@ def deadlines() -> None:
     help="Only unresolved deadlines that are not paused and whose due time has passed.",
 )
 @team_option
-@click.option("--target", nargs=2, metavar="TYPE ID", help="Only deadlines of this entity.")
+@click.option("--user", "user_id", metavar="USER", help="Only deadlines with this recipient.")
+@target_option
 @click.option("--name", metavar="NAME", help="Only deadlines with this name.")
 @local_instant_option(
     "--from", "due_from", help="Only deadlines due at or after this time; without an offset, local time."
@@ -82,10 +84,9 @@ def deadlines() -> None:
 @page_options
 @json_option
 @pass_project
-def list_(project: Project, /, *, target: tuple[str, str] | None, limit: int, **filters: Any) -> None:  # noqa: ANN401 - of list_deadlines
+def list_(project: Project, /, *, limit: int, **filters: Any) -> None:  # noqa: ANN401 - of list_deadlines
     """List the newest deadlines that match every filter; times are in the time zone of each deadline."""
     project.open_without_handlers()
-    filters["target"] = {"type": target[0], "id": target[1]} if target else None
     found, next_cursor = read_page(lambda most: client.list_deadlines(**filters, limit=most), limit)
     print_page(
         {"deadlines": [_document(one) for one in found], "next_cursor": next_cursor},

@@ -179,6 +179,14 @@ force_option = click.option(
 
 team_option = click.option("--team", "team_id", metavar="TEAM", help="Only this team.")
 
+target_option = click.option(
+    "--target",
+    nargs=2,
+    metavar="TYPE ID",
+    callback=lambda _context, _parameter, given: given and {"type": given[0], "id": given[1]},
+    help="Only this target.",
+)
+
 page_options = with_options(
     click.option("--limit", type=WholeNumber(1, 100), default=100, show_default=True, help="Maximum number of rows."),
     click.option("--cursor", metavar="CURSOR", help="The next_cursor of the previous page."),
@@ -248,6 +256,13 @@ action_filter_options = with_options(
     click.option("--type", "action_type", metavar="TYPE", help="Only this action type."),
     team_option,
     click.option("--lock-group", metavar="GROUP", help="Only this lock group."),
+    click.option("--user", "user_id", metavar="USER", help="Only this user."),
+    target_option,
+    click.option("--schedule", "schedule_id", type=click.UUID, metavar="ID", help="Only this schedule."),
+    click.option("--deadline", "deadline_id", type=click.UUID, metavar="ID", help="Only this deadline."),
+    click.option(
+        "--parent", "scheduled_by", type=click.UUID, metavar="ID", help="Only actions that the action ID scheduled."
+    ),
     local_instant_option(
         "--from",
         "due_from",

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from scheduled_actions.core.checks import check_integer, check_text
+from scheduled_actions.core.checks import check_integer, check_text, check_uuid
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.messages import suggests_keywords
-from scheduled_actions.core.stored_values import parse_uuid
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -34,11 +33,6 @@ def _check_flag(name: str, value: Any) -> None:  # noqa: ANN401 - what the calle
         raise InvalidArgument(name, value, "True or False")
 
 
-def _check_uuid(name: str, value: Any) -> None:  # noqa: ANN401 - what the caller passes
-    if value is not None and parse_uuid(value) is None:
-        raise InvalidArgument(name, value, "a UUID")
-
-
 #: Functions that raise `InvalidArgument` for an invalid value, by the name of the argument; their results are ignored.
 _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "team_id": check_text,
@@ -46,5 +40,5 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "edit_lock_seconds": partial(check_integer, least=0, most=2**31 - 1),
     "also_running": _check_flag,
     "is_overdue": _check_flag,
-    "series_id": _check_uuid,
+    "series_id": check_uuid,
 }

@@ -79,6 +79,13 @@ def check_cursor(value: UUID | str) -> UUID:
     return found
 
 
+def check_uuid(name: str, value: UUID | str | None) -> UUID | None:
+    """Return the UUID of a filter, None for None; raise `InvalidArgument` for a malformed one."""
+    if value is not None and parse_uuid(value) is None:
+        raise InvalidArgument(name, value, "a UUID")
+    return parse_uuid(value)
+
+
 def check_status(value: str | None) -> Status | None:
     """Return the `Status` with this name, None for None; raise `InvalidArgument` for an unknown name."""
     return None if value is None else Status(check_choice("status", value, tuple(Status)))

@@ -43,6 +43,7 @@ def find(
     status: str | None = None,
     is_overdue: bool = False,
     team_id: str | None = None,
+    user_id: str | None = None,
     target: Mapping[str, str] | None = None,
     name: str | None = None,
     series_id: UUID | None = None,
@@ -58,6 +59,7 @@ def find(
         status: `open`, `missed`, `completed` or `cancelled`; None: any.
         is_overdue: Only unresolved deadlines that are not paused, and whose due instant has passed.
         team_id: Only deadlines of this team; None: of all teams.
+        user_id: Only deadlines with this user as a recipient, or as the `id` of a recipient.
         target: `{"type", "id"}` of the entity.
         name: Only deadlines with this name.
         series_id: Only deadlines of this series.
@@ -77,6 +79,7 @@ def find(
         "status": status,
         "is_overdue": is_overdue,
         "team_id": arguments.check_text("team_id", team_id),
+        "user_id": arguments.check_text("user_id", user_id),
         "target_type": None if target is None else target["type"],
         "target_id": None if target is None else target["id"],
         "name": arguments.check_text("name", name),

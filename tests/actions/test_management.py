@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
@@ -13,6 +14,7 @@ from scheduled_actions.core.action import Status
 from tests.factories import database_now, insert, insert_many, projects, statuses
 
 IN_AN_HOUR = timedelta(hours=1)
+AN_ID = UUID("0197a000-0000-7000-8000-000000000001")
 #: Bounds that a few actions reach.
 SMALL = SearchBounds(count_limit=4, scan_size=5, candidate_limit=3, batch_size=2, page_seconds=-1)
 
@@ -151,6 +153,30 @@ def test_old_actions_of_a_status_are_found_page_by_page(management, connection):
     found = pages(management, ActionFilters(statuses=(Status.FAILED,)), limit=4)
 
     assert [action_id for page in found for action_id in page] == inserted[::-1]
+
+
+@pytest.mark.parametrize("others", [{"action_type": "test:wanted"}, {"team_id": "red"}], ids=str)
+@pytest.mark.parametrize(
+    ("filters", "columns"),
+    [
+        ({"user_id": "ann"}, {"user_id": "ann"}),
+        ({"target": {"type": "invoice", "id": "7"}}, {"target_type": "invoice", "target_id": "7"}),
+        ({"schedule_id": AN_ID}, {"schedule_id": AN_ID}),
+        ({"deadline_id": AN_ID}, {"deadline_id": AN_ID}),
+        ({"scheduled_by": AN_ID}, {"scheduled_by": AN_ID}),
+    ],
+    ids=str,
+)
+def test_pages_of_related_actions_contain_every_match_once(management, connection, filters, columns, others):
+    wanted = []
+    for _ in range(6):
+        insert_many(connection, 2, action_type="test:wanted", team_id="red")
+        insert(connection, **columns)
+        wanted.append(insert(connection, action_type="test:wanted", team_id="red", **columns))
+
+    found = pages(management, ActionFilters(**filters, **others))
+
+    assert [action_id for page in found for action_id in page] == wanted[::-1]
 
 
 def test_counts_are_exact_up_to_their_bound_and_list_the_capped_ones(management, connection):

@@ -28,6 +28,7 @@ from scheduled_actions.core.errors import (
 from tests.factories import database_now, insert, is_waiting, move_clock, projects, row, statuses, together, wait_until
 
 SECOND = timedelta(seconds=1)
+_PARENT, _OTHER = UUID("0197a000-0000-7000-8000-000000000001"), UUID("0197a000-0000-7000-8000-000000000002")
 
 
 class Welcome(BaseModel):
@@ -461,14 +462,23 @@ def test_a_page_has_the_cursor_of_the_next_page(project):
 @pytest.mark.parametrize(
     ("filters", "found"),
     [
-        ({}, "abcd"),
+        ({}, "abcdef"),
         ({"status": "completed"}, "b"),
         ({"action_type": "test:welcome"}, "c"),
         ({"team_id": "t"}, "bc"),
         ({"lock_group": "g"}, "d"),
-        ({"due_from": datetime(2026, 1, 2, tzinfo=UTC)}, "bcd"),
+        ({"due_from": datetime(2026, 1, 2, tzinfo=UTC)}, "bcdef"),
         ({"due_to": datetime(2026, 1, 3, tzinfo=UTC)}, "ab"),
         ({"team_id": "t", "status": "pending"}, "c"),
+        ({"user_id": "ann"}, "de"),
+        ({"target": {"type": "invoice", "id": "7"}}, "e"),
+        ({"target": {"type": "order", "id": "7"}}, ""),
+        ({"schedule_id": _PARENT}, "f"),
+        ({"deadline_id": _PARENT}, "f"),
+        ({"scheduled_by": str(_PARENT)}, "f"),
+        ({"user_id": "ann", "target": {"type": "invoice", "id": "7"}, "lock_group": "g"}, ""),
+        ({"schedule_id": _PARENT, "scheduled_by": _OTHER}, ""),
+        ({"schedule_id": _PARENT, "status": "pending", "team_id": "t"}, ""),
         ({"q": "welc"}, "c"),
         ({"q": "key-d"}, "d"),
         ({"q": "%"}, ""),
@@ -480,7 +490,9 @@ def test_a_list_contains_the_actions_that_match_every_filter(project, connection
         "a": {},
         "b": {"status": "completed", "team_id": "t"},
         "c": {"action_type": "test:welcome", "team_id": "t"},
-        "d": {"lock_group": "g", "dedup_key": "key-d"},
+        "d": {"lock_group": "g", "dedup_key": "key-d", "user_id": "ann"},
+        "e": {"user_id": "ann", "target_type": "invoice", "target_id": "7"},
+        "f": {"schedule_id": _PARENT, "deadline_id": _PARENT, "scheduled_by": _PARENT},
     }
     inserted = {
         insert(connection, scheduled_at=datetime(2026, 1, day, tzinfo=UTC), **columns[name]): name
@@ -505,6 +517,11 @@ def test_an_action_is_found_by_a_prefix_of_its_id(project):
         ({"limit": 101}, "between 1 and 100"),
         ({"status": "done"}, "one of pending, processing, completed"),
         ({"due_from": datetime(2026, 1, 1)}, "aware"),  # noqa: DTZ001 - that is the point
+        ({"target": {"type": "invoice"}}, "target: .* is not an object such as"),
+        ({"target": "invoice 7"}, "target: 'invoice 7' is not an object such as"),
+        ({"schedule_id": "nightly"}, "schedule_id: 'nightly' is not a UUID"),
+        ({"deadline_id": "x"}, "deadline_id: 'x' is not a UUID"),
+        ({"scheduled_by": 7}, "scheduled_by: 7 is not a UUID"),
     ],
 )
 def test_an_invalid_filter_is_rejected(project, filters, message):
@@ -707,7 +724,7 @@ def test_an_unreachable_database_raises_database_unavailable(create_project, adm
     assert statuses(connection) == {}
 
 
-@pytest.mark.parametrize("name", ["q", "action_type", "team_id", "lock_group"])
+@pytest.mark.parametrize("name", ["q", "action_type", "team_id", "lock_group", "user_id"])
 def test_a_filter_with_a_nul_character_is_rejected_by_name(project, name):
     with pytest.raises(InvalidArgument, match=name):
         project.scheduler.list_actions(**{name: "nul\0"})

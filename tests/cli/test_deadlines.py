@@ -145,6 +145,19 @@ def test_a_series_is_created_and_cancelled(run):
     assert cancelled["status"] == "cancelled"
 
 
+def test_deadlines_are_listed_by_user_and_by_target(run, create):
+    created = create()["id"]
+
+    for options, wanted in (
+        (["--user", "ann@example.org"], [created]),
+        (["--user", "bob@example.org"], []),
+        (["--target", "license", "42"], [created]),
+        (["--target", "license", "43"], []),
+    ):
+        found = run("deadlines", "list", *options, "--json").json["deadlines"]
+        assert [one["id"] for one in found] == wanted, options
+
+
 def test_empty_lists_name_the_create_command(run):
     assert "deadlines create" in run("deadlines", "list").stdout
     assert run("deadlines", "list", "--overdue").stdout == "no deadline matches\n"

@@ -22,6 +22,7 @@ COLUMNS = {
 #: `show` adds these columns.
 SHOW_COLUMNS = COLUMNS | {"condition", "claim_token"}
 AT = datetime(2030, 6, 1, 7, tzinfo=UTC)
+AN_ID = "0197a000-0000-7000-8000-000000000001"
 
 
 def test_list_returns_the_columns_of_actions_newest_first(run, connection):
@@ -45,6 +46,12 @@ def test_list_returns_the_columns_of_actions_newest_first(run, connection):
         (["--lock-group", "g"], "b"),
         (["--from", "2030-06-01T07:00:01Z"], "b"),
         (["--to", "2030-06-01T09:00:01+02:00"], "a"),
+        (["--user", "ann"], "b"),
+        (["--target", "invoice", "7"], "b"),
+        (["--target", "invoice", "8"], ""),
+        (["--schedule", AN_ID], "b"),
+        (["--deadline", AN_ID], "b"),
+        (["--parent", AN_ID], "b"),
         (["--q", "st:b"], "b"),
         (["--status", "skipped"], ""),
     ],
@@ -53,7 +60,8 @@ def test_list_applies_every_filter(run, connection, options, wanted):
     insert(connection, action_type="test:a", scheduled_at=AT)
     insert(
         connection, action_type="test:b", scheduled_at=AT + timedelta(hours=1), status="failed",
-        team_id="north", lock_group="g",
+        team_id="north", lock_group="g", user_id="ann", target_type="invoice", target_id="7",
+        schedule_id=AN_ID, deadline_id=AN_ID, scheduled_by=AN_ID,
     )  # fmt: skip
 
     listed = run("actions", "list", *options, "--json").json["actions"]

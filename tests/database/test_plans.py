@@ -14,11 +14,21 @@ from tests.statements import statement
 
 _ALL = [status.value for status in Status]
 _AN_ID = UUID("0197a000-0000-7000-8000-000000000001")
+_ANOTHER_ID = UUID("0197a000-0000-7000-8000-000000000002")
 _FILTERS = {
     "statuses": None, "action_type": None, "lock_group": None, "due_from": None, "due_to": None, "q": None,
     "unlocked_for_seconds": None, "team_id": None, "before": None, "scan_size": 500, "candidate_limit": 500,
-    "limit": 100,
+    "limit": 100, "user_id": None, "target_type": None, "target_id": None, "schedule_id": None, "deadline_id": None,
+    "scheduled_by": None,
 }  # fmt: skip
+#: Filters that have an index of their own: of half of the actions, and of one action.
+_RELATED = {
+    "user_id": [{"user_id": "busy"}, {"user_id": "rare"}],
+    "target": [{"target_type": "invoice", "target_id": "busy"}, {"target_type": "invoice", "target_id": "rare"}],
+    "schedule_id": [{"schedule_id": _AN_ID}, {"schedule_id": _ANOTHER_ID}],
+    "deadline_id": [{"deadline_id": _AN_ID}, {"deadline_id": _ANOTHER_ID}],
+    "scheduled_by": [{"scheduled_by": _AN_ID}, {"scheduled_by": _ANOTHER_ID}],
+}
 _GIVEN = {
     "nothing": {},
     "a cursor": {"before": _AN_ID},
@@ -37,6 +47,12 @@ _READINGS = {
     "search_actions": {
         f"of {whose}, with {name}": _FILTERS | {"statuses": _ALL} | given | {"team_id": team_id}
         for whose, team_id in (("a team", "team-1"), ("all", None))
+        for name, given in _GIVEN.items()
+    },
+    "search_related": {
+        f"of {source} {number}, with {name}": _FILTERS | {"source": source} | related | given
+        for source, relations in _RELATED.items()
+        for number, related in enumerate(relations)
         for name, given in _GIVEN.items()
     },
     "get_actions": {"": {"ids": [_AN_ID]}},
@@ -66,11 +82,16 @@ def filled(shared_connection):
 def fill(connection):
     """Insert twenty thousand actions, and update the planner's statistics."""
     connection.execute(
-        "insert into scheduled_actions (action_type, status, team_id, lock_group, scheduled_at, completed_at)"
-        " select 'test:run', s.status, 'team-' || n % 10, case when n % 5 = 0 then 'g-' || n % 50 end,"
-        " now() + (n - 10000) * interval '1 second', case when s.status = 'completed' then now() end"
+        "insert into scheduled_actions (action_type, status, team_id, lock_group, scheduled_at, completed_at,"
+        " user_id, target_type, target_id, schedule_id, occurrence_at, deadline_id, deadline_stage, scheduled_by)"
+        " select 'test:run', s.status, 'team-' || n %% 10, case when n %% 5 = 0 then 'g-' || n %% 50 end,"
+        " now() + (n - 10000) * interval '1 second', case when s.status = 'completed' then now() end,"
+        " r.user_id, 'invoice', r.user_id, r.id, now() + n * interval '1 second', r.id, n::text, r.id"
         " from generate_series(1, 20000) n"
-        " cross join lateral (select case when n % 3 = 0 then 'pending' else 'completed' end as status) s"
+        " cross join lateral (select case when n %% 3 = 0 then 'pending' else 'completed' end as status) s"
+        " left join (values ('busy', %(busy)s::uuid), ('rare', %(rare)s)) r (user_id, id)"
+        " on r.user_id = case when n %% 2 = 0 then 'busy' when n = 1 then 'rare' end",
+        {"busy": _AN_ID, "rare": _ANOTHER_ID},
     )
     insert(connection, action_type="rare:run", status="failed", completed_at=datetime(2020, 1, 1, tzinfo=UTC))
     connection.execute("vacuum (analyze) scheduled_actions")
@@ -141,6 +162,25 @@ def test_only_actions_of_a_rare_status_are_looked_up_by_id(filled, status, looke
     assert loops(plan, "scheduled_actions_pkey") == looked_up
 
 
+@pytest.mark.parametrize(
+    ("source", "related", "count"),
+    [
+        (source, related, count)
+        for source, both in _RELATED.items()
+        for related, count in zip(both, (500, 1), strict=True)
+    ],
+)
+@pytest.mark.parametrize("given", [{}, {"action_type": "rare:run"}], ids=["alone", "with a type"])
+def test_a_page_of_related_actions_reads_no_other_actions_and_a_bounded_number(filled, source, related, count, given):
+    parameters = _FILTERS | {"source": source} | related | given
+
+    candidates, *_ = filled.execute(statement("search_related"), parameters).fetchone()
+    plan = plan_of(filled, "search_related", parameters)
+
+    assert candidates == count
+    assert rows_read(plan) <= 2 * count
+
+
 def fill_deliveries(connection):
     """Insert five thousand deliveries in addition to the other actions."""
     connection.execute(
@@ -180,7 +220,7 @@ def test_deliveries_of_a_rare_filter_are_found_in_pages_that_each_examine_few_de
 
 
 _DEADLINE_FILTERS = dict.fromkeys(
-    ["before", "status", "team_id", "target_type", "target_id", "name", "series_id", "due_from", "due_to"]
+    ["before", "status", "team_id", "user_id", "target_type", "target_id", "name", "series_id", "due_from", "due_to"]
 ) | {"is_overdue": False, "limit": 100}
 _FACT_FILTERS = dict.fromkeys(["team_id", "target_type", "target_id", "name", "before"]) | {"limit": 100}
 
@@ -195,8 +235,9 @@ def fill_deadlines(connection):
         " cross join lateral (select case when n % 4 = 0 then 'open' else 'completed' end as status) s"
     )
     connection.execute(
-        "insert into scheduled_action_deadlines (team_id, target_type, target_id, status, due_at, missed_at)"
-        " values ('small', 'rare', '1', 'missed', now() + interval '1 day', now())"
+        "insert into scheduled_action_deadlines"
+        " (team_id, target_type, target_id, status, due_at, missed_at, recipients)"
+        " values ('small', 'rare', '1', 'missed', now() + interval '1 day', now(), '[\"ann\"]')"
     )
     connection.execute("vacuum (analyze) scheduled_action_deadlines")
 
@@ -208,6 +249,7 @@ def fill_deadlines(connection):
         {"team_id": "small"},
         {"status": "missed"},
         {"team_id": "big", "status": "missed"},
+        {"user_id": "ann"},
         {"target_type": "rare", "target_id": "1"},
         {"name": "n-7"},
         {"due_to": datetime(2020, 1, 1, tzinfo=UTC)},

@@ -5,6 +5,9 @@ from scheduled_action_deadlines d
 where (%(before)s::uuid is null or d.id < %(before)s)
   and (%(status)s::text is null or d.status = %(status)s)
   and (%(team_id)s::text is null or d.team_id = %(team_id)s)
+  and (%(user_id)s::text is null
+       or d.recipients @> jsonb_build_array(%(user_id)s::text)
+       or d.recipients @> jsonb_build_array(jsonb_build_object('id', %(user_id)s::text)))
   and (%(target_type)s::text is null or d.target_type = %(target_type)s)
   and (%(target_id)s::text is null or d.target_id = %(target_id)s)
   and (%(name)s::text is null or d.name = %(name)s)

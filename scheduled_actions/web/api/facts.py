@@ -19,7 +19,7 @@ from scheduled_actions.web.api.models import (
     RequestModel,
     ResponseModel,
     ShortText,
-    TargetsQuery,
+    TeamPageQuery,
     TeamQuery,
     page_of,
     shares_fields,
@@ -37,6 +37,14 @@ class ReportFactRequest(RequestModel):
     team_id: ShortText | None = Field(
         None, description="The team that owns the fact. A team's token reports only for its own team."
     )
+
+
+class FactsQuery(TeamPageQuery):
+    """Filters of a list of facts."""
+
+    target_type: ShortText | None = None
+    target_id: ShortText | None = None
+    name: ShortText | None = None
 
 
 class FactHistoryQuery(TeamQuery):
@@ -90,7 +98,7 @@ class FactHistory(ResponseModel):
     changes: list[FactChangeDocument]
 
 
-def list_facts(call: Call[TargetsQuery, EmptyRequest]) -> Answer:
+def list_facts(call: Call[FactsQuery, EmptyRequest]) -> Answer:
     """Return a page of facts, newest first."""
     return page_answer(call, FactPage, partial(call.runtime.facts.find, **call.filters))
 
@@ -180,7 +188,7 @@ _ETAG = {"ETag": "Version of the fact, for If-Match; reporting the same value ag
 ROUTES = (
     Route(
         "GET", "/facts", list_facts, "List facts, newest first",
-        tag="Facts", query=TargetsQuery, answers={HTTPStatus.OK: (FactPage, "A page of facts.")},
+        tag="Facts", query=FactsQuery, answers={HTTPStatus.OK: (FactPage, "A page of facts.")},
     ),
     Route(
         "PUT", _PATH, report_fact, "Report a fact", tag="Facts",

@@ -332,12 +332,24 @@ class TeamPageQuery(PageQuery, TeamQuery):
     """The page of a list to return, optionally of one team."""
 
 
-class TargetsQuery(TeamPageQuery):
-    """Filters of lists of deadlines and facts."""
+class TargetFilter(RequestModel):
+    """The target of the wanted objects."""
 
     target_type: ShortText | None = None
-    target_id: ShortText | None = None
-    name: ShortText | None = None
+    target_id: ShortText | None = Field(None, description="Must be given together with `target_type`.")
+
+    @model_validator(mode="after")
+    def _has_type_and_id(self) -> Self:
+        if (self.target_type is None) != (self.target_id is None):
+            raise rejection("must be given together with target_type", inside="target_id")
+        return self
+
+    @property
+    def target(self) -> dict[str, str] | None:
+        """The wanted target as `{"type", "id"}`; None: any."""
+        if self.target_type is None or self.target_id is None:
+            return None
+        return {"type": self.target_type, "id": self.target_id}
 
 
 class PageDocument(ResponseModel):

@@ -340,6 +340,12 @@ def test_a_full_last_page_has_no_next_cursor(api, connection):
         ("due_from=2030-01-01T00:00:00Z", [5, 6]),
         ("due_to=2020-01-01T00:00:00%2B00:00", [7]),
         ("due_from=2030-01-01T00:00:00Z&due_to=2031-01-01T00:00:00Z", [5]),
+        ("user_id=ann", [3, 9]),
+        ("user_id=ann&team_id=red", [3]),
+        ("target_type=invoice&target_id=7", [9]),
+        (f"schedule_id={UNKNOWN}", [9]),
+        (f"deadline_id={UNKNOWN}", [9]),
+        (f"scheduled_by={UNKNOWN}", [9]),
         ("q=elcom", [2]),
         ("q=key-of", [8]),
         ("q=needle", []),
@@ -354,19 +360,34 @@ def test_an_action_is_listed_if_all_given_filters_match(api, connection, query, 
             {"payload": {"needle": "needle"}},
             {"status": "failed", "completed_at": database_now(connection)},
             {"action_type": "test:welcome"},
-            {"team_id": "red"},
+            {"team_id": "red", "user_id": "ann"},
             {"lock_group": "g"},
             {"scheduled_at": datetime(2030, 6, 1, tzinfo=UTC)},
             {"scheduled_at": datetime(2031, 6, 1, tzinfo=UTC)},
             {"scheduled_at": datetime(2019, 6, 1, tzinfo=UTC)},
             {"dedup_key": "key-of"},
+            {
+                "user_id": "ann", "target_type": "invoice", "target_id": "7", "schedule_id": UNKNOWN,
+                "deadline_id": UNKNOWN, "scheduled_by": UNKNOWN,
+            },
         )
-    ]
+    ]  # fmt: skip
 
     response = api("GET", f"/actions?{query}")
 
     assert ids(response) == [inserted[one] for one in reversed(found)]
     assert response.json["next_cursor"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [("target_type=invoice", "target_id"), ("target_id=7", "target_id"), ("schedule_id=nightly", "schedule_id")],
+)
+def test_an_invalid_filter_of_a_list_is_named(api, query, field):
+    response = api("GET", f"/actions?{query}")
+
+    assert response.status_code == 400
+    assert [one["field"] for one in response.json["errors"]] == [field]
 
 
 def test_an_action_is_found_by_its_id(api, connection):

@@ -173,6 +173,20 @@ def test_an_integer_offset_is_a_number_of_days(api):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_deadlines_are_listed_by_user(api, is_closed):
+    plain = made(api, recipients=["ann@example.org"], target={"type": "license", "id": "1"})["id"]
+    person = {"id": "ann@example.org", "email": "ann@example.net"}
+    named = made(api, recipients=[person], target={"type": "license", "id": "2"})["id"]
+    made(api, recipients=["bob@example.org"], target={"type": "license", "id": "3"})
+    if is_closed:
+        api("POST", f"/deadlines/{plain}/complete")
+
+    found = api("GET", "/deadlines?user_id=ann@example.org").json["deadlines"]
+
+    assert [one["id"] for one in found] == [named, plain]
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code", "text"),
     [

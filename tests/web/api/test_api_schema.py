@@ -66,7 +66,7 @@ SEMANTIC_ERRORS: dict[str, dict[str, str]] = {
         "follow_up_invalid": r"(actions[.][0-9]+[.])?on_(success|failure).*",
         "refused_by_database": r"(actions[.][0-9]+[.])?(after|scheduled_at)",
     },
-    "POST /api/v1/actions/(cancel|retry)": {"fields_invalid": "due_(from|to)"},
+    "POST /api/v1/actions/(cancel|retry)": {"fields_invalid": "due_(from|to)|target_id"},
     "(POST /api/v1/schedules|PATCH /api/v1/schedules/{id})": {
         **_RULE, **_PAYLOAD, "follow_up_invalid": "on_(success|failure).*",
         "invalid_argument": r"name|recurrence|scheduled_at|until|skip[.].*|(condition|on_(success|failure)).*",
@@ -82,7 +82,7 @@ SEMANTIC_ERRORS: dict[str, dict[str, str]] = {
         "never_occurs": r"recurrence|reminders|escalation[.]interval",
         "invalid_argument": r"due_at|name|recurrence|stage|(calendar|recipients|reminder|escalation|auto_actions).*",
     },
-    "GET /api/v1/deadlines": {"fields_invalid": "target_id"},
+    "GET /api/v1/(actions|deadlines)": {"fields_invalid": "target_id"},
     "POST /api/v1/deadlines/({id}/)?move": {"invalid_argument": "due_at|(reminder|escalation).*"},
     "POST /api/v1/deadlines/{id}/acknowledge": {"invalid_argument": "until"},
     "POST /api/v1/deadlines/{id}/complete": {"invalid_argument": "at"},

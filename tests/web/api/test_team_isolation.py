@@ -88,8 +88,8 @@ ELSEWHERE = {
 }  # fmt: skip
 #: Values of the resources of a team, by filter.
 VALUES = {
-    "team_id": "blue", "action_type": "test:run", "lock_group": GROUP, "q": KEY, "user": USER, "target_type": "license",
-    "target_id": "42", "name": "renewal", "event": "license:*", "status": "failed",
+    "team_id": "blue", "action_type": "test:run", "lock_group": GROUP, "q": KEY, "user": USER, "user_id": USER,
+    "target_type": "license", "target_id": "42", "name": "renewal", "event": "license:*", "status": "failed",
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import pytest
 from scheduled_actions.web.dashboard.times import ZONE_COOKIE
 from tests.factories import database_now, insert, row, statuses
 
+AN_ID = "0197a000-0000-7000-8000-000000000001"
 #: Markup that an attacker may have stored in values shown on pages.
 HOSTILE = (
     "<script>document.title='got in'</script>",
@@ -41,7 +42,10 @@ def shown_ids(text):
 
 def test_the_list_shows_the_actions_that_match_the_filters(admin_person, connection):
     failed = finished(connection, action_type="email:send", team_id="red", error_message="550 no such user")
-    waiting = later(connection, lock_group="reports", dedup_key="key-17")
+    waiting = later(
+        connection, lock_group="reports", dedup_key="key-17", user_id="ann", target_type="invoice", target_id="7",
+        schedule_id=AN_ID, deadline_id=AN_ID, scheduled_by=AN_ID,
+    )  # fmt: skip
 
     assert shown_ids(admin_person.opens("/actions").text) == [waiting, failed]
     for query, wanted in (
@@ -49,6 +53,11 @@ def test_the_list_shows_the_actions_that_match_the_filters(admin_person, connect
         ("action_type=email:send", [failed]),
         ("team_id=red", [failed]),
         ("lock_group=reports", [waiting]),
+        ("user_id=ann", [waiting]),
+        ("target_type=invoice&target_id=7", [waiting]),
+        (f"schedule_id={AN_ID}", [waiting]),
+        (f"deadline_id={AN_ID}", [waiting]),
+        (f"scheduled_by={AN_ID}", [waiting]),
         ("q=key-1", [waiting]),
         ("status=completed", []),
     ):
@@ -67,7 +76,7 @@ def test_filters_in_an_address_do_not_depend_on_the_viewers_zone(admin_person):
     assert 'value="2026-03-04T12:00:00"' in admin_person.client.get(led.location).text
 
 
-@pytest.mark.parametrize("query", ["status=nonsense", "due_from=soon", "cursor=here", "q=%00"])
+@pytest.mark.parametrize("query", ["status=nonsense", "due_from=soon", "cursor=here", "q=%00", "target_id=7"])
 def test_an_invalid_filter_shows_an_error_and_keeps_the_form(admin_person, query):
     page = admin_person.opens(f"/actions?{query}", follow_redirects=True)
 

@@ -180,8 +180,13 @@ create index scheduled_actions_no_action on scheduled_actions (action_type)
 -- planner from using the primary key, which has the same order but contains the actions of all teams.
 create index scheduled_actions_team on scheduled_actions (team_id, status, id desc nulls last)
   where team_id is not null;
--- Most actions were not scheduled by another action, and are not in this index.
-create index scheduled_actions_scheduled_by on scheduled_actions (scheduled_by, id) where scheduled_by is not null;
+-- For lists of the actions that an action scheduled, of a user and of a target, the newest first, as for those of a team.
+create index scheduled_actions_scheduled_by on scheduled_actions (scheduled_by, id desc nulls last)
+  where scheduled_by is not null;
+create index scheduled_actions_user on scheduled_actions (user_id, id desc nulls last)
+  where user_id is not null;
+create index scheduled_actions_target on scheduled_actions (target_type, target_id, id desc nulls last)
+  where target_id is not null;
 -- For the calendar of one user. Most actions have no user or have ended, and are not in this index.
 create index scheduled_actions_of_user on scheduled_actions (user_id, scheduled_at, id)
   where status = 'pending' and user_id is not null;

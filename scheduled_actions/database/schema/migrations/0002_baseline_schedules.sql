@@ -262,9 +262,8 @@ create index scheduled_action_deadlines_target on scheduled_action_deadlines (ta
 create index scheduled_action_deadlines_by_name on scheduled_action_deadlines (name) where name is not null;
 -- Pruning deletes the deadlines that were closed first.
 create index scheduled_action_deadlines_closed on scheduled_action_deadlines (closed_at) where closed_at is not null;
--- For the calendar of one user.
-create index scheduled_action_deadlines_recipients on scheduled_action_deadlines using gin (recipients jsonb_path_ops)
-  where status in ('open', 'missed');
+-- For the calendar and the lists of one user.
+create index scheduled_action_deadlines_recipients on scheduled_action_deadlines using gin (recipients jsonb_path_ops);
 -- For lists of deadlines: the newest first, by team or by status; and by due instant, also within a team.
 create index scheduled_action_deadlines_team on scheduled_action_deadlines (team_id, id) where team_id is not null;
 create index scheduled_action_deadlines_status on scheduled_action_deadlines (status, id);

@@ -30,6 +30,7 @@ from scheduled_actions.web.api.models import (
     ShortText,
     StatusName,
     Storable,
+    TargetFilter,
     TeamQuery,
     WholeNumber,
     adds_fields,
@@ -140,12 +141,18 @@ class CancelActionRequest(RequestModel):
     force: bool = Field(default=False, description="Overrides the edit lock (setting `edit_lock_seconds`).")
 
 
-class ActionFilterFields(PatchModel):
+class ActionFilterFields(PatchModel, TargetFilter):
     """Filters that select actions; all of them must match."""
 
     action_type: ActionTypeName | None = None
     team_id: ShortText | None = None
     lock_group: ShortText | None = None
+    user_id: ShortText | None = None
+    schedule_id: Id | None = None
+    deadline_id: Id | None = None
+    scheduled_by: Id | None = Field(
+        None, description="Id of the action whose handler scheduled the wanted ones, or that they follow."
+    )
     due_from: Instant | None = Field(None, description="Inclusive lower bound of `scheduled_at`.")
     due_to: Instant | None = Field(None, description="Exclusive upper bound of `scheduled_at`.")
     q: ShortText | None = Field(
@@ -167,6 +174,11 @@ class ActionFilterFields(PatchModel):
             action_type=self.action_type,
             team_id=team_id,
             lock_group=self.lock_group,
+            user_id=self.user_id,
+            target=self.target,
+            schedule_id=self.schedule_id,
+            deadline_id=self.deadline_id,
+            scheduled_by=self.scheduled_by,
             due_from=self.due_from,
             due_to=self.due_to,
             q=self.q,

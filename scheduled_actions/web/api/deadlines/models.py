@@ -1,8 +1,8 @@
 """Requests and responses of the routes of deadlines."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from scheduled_actions.deadlines import model, reading, service, store
 from scheduled_actions.deadlines.rules.calendar import LONGEST_DAYS
@@ -28,11 +28,11 @@ from scheduled_actions.web.api.models import (
     Rule,
     ShortText,
     Target,
-    TargetsQuery,
+    TargetFilter,
+    TeamPageQuery,
     TimeZone,
     WholeNumber,
     page_of,
-    rejection,
     shares_fields,
 )
 from scheduled_actions.web.api.schedules.models import WorkingCalendar
@@ -207,23 +207,18 @@ class UpdateDeadlineRequest(PatchModel, _Definition, ReasonRequest):
         return dict.fromkeys(self.model_fields_set) | self.model_dump(exclude_none=True)
 
 
-class DeadlinesQuery(TargetsQuery):
+class DeadlinesQuery(TeamPageQuery, TargetFilter):
     """Filters of a list of deadlines."""
 
     status: model.DeadlineStatus | None = None
     overdue: Flag = Field(
         default=False, description="Only unresolved deadlines that are not paused and whose due instant has passed."
     )
-    target_id: ShortText | None = Field(None, description="Must be given together with `target_type`.")
+    name: ShortText | None = None
+    user_id: ShortText | None = Field(None, description="A recipient, or the `id` of a recipient.")
     series_id: Id | None = None
     due_from: Instant | None = Field(None, description="Inclusive lower bound of `due_at`.")
     due_to: Instant | None = Field(None, description="Exclusive upper bound of `due_at`.")
-
-    @model_validator(mode="after")
-    def _has_target_type_and_id(self) -> Self:
-        if (self.target_type is None) != (self.target_id is None):
-            raise rejection("must be given together with target_type", inside="target_id")
-        return self
 
 
 class CompleteDeadlineRequest(ReasonRequest):

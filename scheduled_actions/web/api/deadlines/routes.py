@@ -55,9 +55,8 @@ def list_deadlines(call: Call[DeadlinesQuery, EmptyRequest]) -> Answer:
             status=call.query.status,
             is_overdue=call.query.overdue,
             team_id=call.team_filter,
-            target=None
-            if call.query.target_type is None
-            else {"type": call.query.target_type, "id": call.query.target_id or ""},
+            user_id=call.query.user_id,
+            target=call.query.target,
             name=call.query.name,
             series_id=call.query.series_id,
             due_from=call.query.due_from,

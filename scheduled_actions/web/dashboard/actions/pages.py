@@ -24,7 +24,10 @@ from scheduled_actions.web.dashboard.page import (
 from scheduled_actions.web.dashboard.times import from_input, parsed
 
 #: The filters of the list; the API's list has the same parameters.
-FILTERS = ("status", "action_type", "team_id", "lock_group", "due_from", "due_to", "q")
+FILTERS = (
+    "status", "action_type", "team_id", "lock_group", "user_id", "target_type", "target_id", "schedule_id",
+    "deadline_id", "scheduled_by", "due_from", "due_to", "q",
+)  # fmt: skip
 _INSTANTS = ("due_from", "due_to")
 #: Maximum count of newer actions.
 _NEWER_MOST = 20
@@ -100,6 +103,7 @@ def list_actions(context: RequestContext) -> View | Redirect:
         "given": given,
         "filters": dict.fromkeys(FILTERS) | filters,
         "is_filtered": bool(filters),
+        "has_further": not filters.keys() <= {"status", "action_type", "team_id", "q"},
         "is_first": "cursor" not in given,
         "statuses": list(Status),
         "types": types,
