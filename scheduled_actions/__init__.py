@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         schedule_when,
         update_action,
     )
+    from scheduled_actions.client.calendar import get_calendar
     from scheduled_actions.client.deadlines import (
         acknowledge_deadline,
         cancel_deadline,
@@ -102,6 +103,7 @@ __all__ = [
     "explain_action",
     "fact_history",
     "get_action",
+    "get_calendar",
     "get_deadline",
     "get_fact",
     "get_schedule",
@@ -147,6 +149,7 @@ _LATER = {
     "Person": "scheduled_actions.notifications.rules.people",
     "Schedule": "scheduled_actions.schedules.model",
     "ScheduledActions": "scheduled_actions.web.extension",
+    "get_calendar": "scheduled_actions.client.calendar",
     **dict.fromkeys(("notify", "schedule_local"), "scheduled_actions.client.people"),
     **dict.fromkeys(
         (

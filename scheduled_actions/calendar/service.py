@@ -118,7 +118,7 @@ class CalendarService:
         """
         checks.check_limit(limit, most=PAGE_MOST)
         user_id, team_id = checks.check_text("user_id", user_id), checks.check_text("team_id", team_id)
-        start, end = _in_utc("from", start), _in_utc("to", end)
+        start, end = _in_utc("start", start), _in_utc("end", end)
         with self.database.connection() as connection:
             start, end = _range(start or now(connection).astimezone(UTC), end)
             after = max(begin(start), Place.parse(cursor)) if cursor else begin(start)
@@ -280,7 +280,7 @@ def _range(start: datetime, end: datetime | None) -> tuple[datetime, datetime]:
     end = end or start + min(USUAL, datetime.max.replace(tzinfo=UTC) - start)
     if not timedelta(0) < end - start <= LONGEST:
         raise InvalidArgument(
-            "to",
+            "end",
             problem=f"must be after the start of the range ({start.isoformat()}) and at most {LONGEST.days} days "
             f"later, not {end.isoformat()}",
         )

@@ -191,12 +191,12 @@ def test_a_schedule_with_an_invalid_rule_does_not_hide_others(project, connectio
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
-        ({"start": datetime(2026, 1, 1)}, "from"),  # noqa: DTZ001
-        ({"end": NOW}, "to"),
-        ({"end": NOW - DAY}, "to"),
-        ({"end": NOW + 367 * DAY}, "to"),
-        ({"start": datetime.min.replace(tzinfo=EAST)}, "from"),
-        ({"start": NOW, "end": datetime.max.replace(tzinfo=WEST)}, "to"),
+        ({"start": datetime(2026, 1, 1)}, "start"),  # noqa: DTZ001
+        ({"end": NOW}, "end"),
+        ({"end": NOW - DAY}, "end"),
+        ({"end": NOW + 367 * DAY}, "end"),
+        ({"start": datetime.min.replace(tzinfo=EAST)}, "start"),
+        ({"start": NOW, "end": datetime.max.replace(tzinfo=WEST)}, "end"),
         ({"cursor": "x"}, "cursor"),
         ({"limit": 0}, "limit"),
         ({"limit": 101}, "limit"),

@@ -36,6 +36,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "explain_action": {"action_id": uuid4()},
     "fact_history": {"target": _TARGET, "name": "state"},
     "get_action": {"action_id": uuid4()},
+    "get_calendar": {},
     "get_deadline": {"deadline": "renewal"},
     "get_fact": {"target": _TARGET, "name": "state"},
     "get_schedule": {"schedule": "report"},
