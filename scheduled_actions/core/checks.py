@@ -14,8 +14,13 @@ from zoneinfo import ZoneInfo
 from scheduled_actions.core import json_text, retry
 from scheduled_actions.core.action import RESULT_LIMIT, Status
 from scheduled_actions.core.errors import InvalidArgument, UnknownAction
+from scheduled_actions.core.errors.families import short
 from scheduled_actions.core.stored_values import parse_uuid
 
+#: Maximum number of characters in a rule.
+RECURRENCE_LIMIT = 2000
+#: The problem of a rule that is a bare number.
+NO_UNIT = 'has no unit: write, for example, "every 10 minutes"'
 _LONGEST_DELAY = timedelta(days=36525)
 _YEAR_SECONDS = 366 * 86400
 
@@ -137,6 +142,13 @@ def check_text(name: str, value: str | None, *, longest: int | None = None) -> s
         longest: The string must have 1 to `longest` characters; None: its length is not checked.
     """
     return None if value is None else check_name(name, value, longest=longest)
+
+
+def check_recurrence(name: str, value: Any) -> str | None:  # noqa: ANN401 - any JSON
+    """Return a rule of 1 to 2,000 characters, whose syntax is not checked; return None for None."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise InvalidArgument(name, problem=f"{short(value)} {NO_UNIT}")
+    return check_text(name, value, longest=RECURRENCE_LIMIT)
 
 
 def check_name(name: str, value: str, *, longest: int | None) -> str:

@@ -102,7 +102,7 @@ class LocalScheduling:
         """
         clock = parse_clock(local_time)
         zones = parse_users(users, usual_zone=self.usual_zone)
-        arguments.check_text("recurrence", recurrence, longest=2000)
+        arguments.check_recurrence("recurrence", recurrence)
         if name is not None and recurrence is None:
             raise InvalidArgument("name", problem="needs a recurrence, because single actions have no name")
         with borrowed_connection(self.database, connection) as borrowed, atomic(borrowed):

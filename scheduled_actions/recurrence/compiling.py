@@ -15,7 +15,7 @@ from scheduled_actions.core.errors import InvalidArgument, NeverOccurs, Recurren
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.messages import nearest
 from scheduled_actions.recurrence.custom import NO_FUNCTIONS, PREFIX, Functions, parse_custom
-from scheduled_actions.recurrence.intervals import ADVERBS, AMBIGUOUS, parse_interval, parse_length
+from scheduled_actions.recurrence.intervals import ADVERBS, AMBIGUOUS, nearest_interval, parse_interval, parse_length
 from scheduled_actions.recurrence.model import HORIZON_YEARS, Kind, Occurrence, Rule
 from scheduled_actions.recurrence.phrases import Malformed, time_text
 from scheduled_actions.recurrence.skips.application import SkippingRule
@@ -296,6 +296,7 @@ def _source(
     functions: Functions,
 ) -> _Source:
     if not isinstance(text, str):
+        arguments.check_recurrence("recurrence", text)
         raise InvalidArgument("recurrence", text, "a string")
     if not isinstance(timezone, str):
         raise InvalidArgument("timezone", timezone, 'an IANA time zone, such as "Europe/Berlin"')
@@ -344,6 +345,8 @@ def _parse(source: _Source, zone: ZoneInfo, budget: EvaluationBudget) -> Rule:
         from scheduled_actions.recurrence.business import parse_business_day  # noqa: PLC0415 - see above
 
         return parse_business_day(text, zone=zone, anchor=anchor, since=since, calendar=source.skips)
+    if words.isdecimal():
+        raise RecurrenceInvalid(text, arguments.NO_UNIT)
     if _is_cron(words):
         from scheduled_actions.recurrence.cron.rule import parse_cron  # noqa: PLC0415 - see above
 
@@ -362,7 +365,7 @@ def _is_cron(words: str) -> bool:
 
 
 def _suggest_interval(words: str) -> str | None:
-    for guess in (f"every {words}", f"PT{words}".upper(), f"P{words}".upper()):
+    for guess in (nearest_interval(words), f"every {words}", f"PT{words}".upper(), f"P{words}".upper()):
         with suppress(Malformed):
             parse_length(guess)
             return guess

@@ -19,6 +19,7 @@ from scheduled_actions.core.messages import nearest
 from scheduled_actions.recurrence.model import DAY, HORIZON_YEARS, Kind, Occurrence, Rule, resolve
 from scheduled_actions.recurrence.phrases import (
     MONTHS,
+    NUMBERS,
     WEEKDAYS,
     Malformed,
     applying,
@@ -149,7 +150,7 @@ def _every(count: str | None, unit: str) -> tuple[str, str]:
         (number.startswith("-"), "an interval cannot be negative"),
         (
             not re.fullmatch(_NUMBER, number),
-            f'"{number}" is not a number in digits: write, for example, "every 2 {singular}s"',
+            f'"{number}" is not a number in digits: write, for example, "every {NUMBERS.get(number, 2)} {singular}s"',
         ),
     )
     return number, singular
@@ -160,6 +161,26 @@ def _unit_hint(count: str | None, unit: str) -> str:
     if near is None:
         return ": use seconds, minutes, hours, days, weeks, months, quarters or years"
     return f'; did you mean "every {f"{count} {near}s" if count else near}"?'
+
+
+def nearest_interval(name: str) -> str:
+    """Return the interval that a name in lower case probably means; otherwise, the name with spaces.
+
+    Args:
+        name: Such as `ten_mins` (`every 10 minutes`) or `daily_9am` (`daily at 09:00`), with underscores or spaces.
+    """
+    words = name.replace("_", " ")
+    if match := re.fullmatch(r"(?:every )?(?P<count>[a-z0-9]+) (?P<unit>[a-z]+)", words):
+        count = str(NUMBERS.get(match["count"], match["count"]))
+        unit = nearest(match["unit"].removesuffix("s"), _UNITS)
+        if unit is not None and count.isdecimal():
+            return f"every {unit}" if count == "1" else f"every {count} {unit}s"
+    if match := re.fullmatch(rf"(?P<adverb>{'|'.join(ADVERBS)}) (?:at )?(?P<hour>[0-9]{{1,2}})(?P<half>[ap]m)?", words):
+        hour = int(match["hour"])
+        if match["half"]:
+            hour = hour % 12 + (12 if match["half"] == "pm" else 0)
+        return f"{match['adverb']} at {hour:02}:00"
+    return words
 
 
 @parser

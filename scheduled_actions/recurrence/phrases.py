@@ -18,6 +18,10 @@ MONTHS = (
 )  # fmt: skip
 FEBRUARY, LEAP_DAY = 2, 29
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+NUMBERS = {
+    "a": 1, "an": 1, "the": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
+    "nine": 9, "ten": 10, "fifteen": 15, "twenty": 20, "thirty": 30,
+}  # fmt: skip
 #: A regular expression for a time of day as people type it: 9:00, 09:00, 09:00:30.
 TIME = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?"
 

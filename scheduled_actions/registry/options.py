@@ -21,7 +21,7 @@ OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "retry": ((), f"a retry policy, such as {POLICIES_TEXT}"),
     "dedup_window": ((int, float), "a number of seconds"),
     "description": ((str,), "a string"),
-    "recurrence": ((str, dict), "a rule (a string), or a dict with the key rule"),
+    "recurrence": ((str, dict), 'a rule (a string, such as "every 10 minutes"), or a dict with the key rule'),
     "transactional": ((bool,), "True or False"),
     "open_to_teams": ((bool,), "True or False"),
 }
@@ -77,7 +77,7 @@ def validate_recurrence(given: object) -> str | dict[str, Any]:
     if not isinstance(given, dict):
         raise InvalidArgument(
             "recurrence",
-            problem=f"is of type {type(given).__name__}; it must be a rule (a string), or a dict with the key rule",
+            problem=f"is of type {type(given).__name__}; it must be {OPTIONS['recurrence'][1]}",
         )
     unknown = sorted((key for key in given if key not in RECURRENCE_KEYS), key=str)
     if unknown:

@@ -125,6 +125,16 @@ def test_the_kind_follows_from_the_text(text, kind):
         ("30 minutes", 'is not a recurrence; did you mean "every 30 minutes"?'),
         ("day", 'is not a recurrence; did you mean "every day"?'),
         ("10m", 'is not a recurrence; did you mean "PT10M"?'),
+        ("TEN_MINS", 'is not a recurrence; did you mean "every 10 minutes"?'),
+        ("30_SECS", 'is not a recurrence; did you mean "every 30 seconds"?'),
+        ("EVERY_SIX_HRS", 'is not a recurrence; did you mean "every 6 hours"?'),
+        ("ONE_DAY", 'is not a recurrence; did you mean "every day"?'),
+        ("EVERY_DAY", 'is not a recurrence; did you mean "every day"?'),
+        ("DAILY_9AM", 'is not a recurrence; did you mean "daily at 09:00"?'),
+        ("WEEKLY_12PM", 'is not a recurrence; did you mean "weekly at 12:00"?'),
+        ("DAILY_25", 'is not a recurrence; did you mean "daily"?'),
+        ("10", 'has no unit: write, for example, "every 10 minutes"'),
+        (" 0 ", "has no unit"),
         ("", "is not a recurrence: write an interval"),
         ("now and then", "is not a recurrence: write an interval"),
         ("BYDAY=MO", "FREQ"),
@@ -218,7 +228,7 @@ def test_a_rule_that_ends_before_its_start_is_rejected_but_not_one_that_has_ende
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"text": 7}, "recurrence: 7 is not a string"),
+        ({"text": 7}, "recurrence 7 has no unit: write, for example"),
         ({"timezone": "Mars/Olympus"}, "timezone: 'Mars/Olympus' is not an IANA time zone"),
         ({"timezone": 7}, "timezone: 7 is not an IANA time zone"),
         ({"anchor": datetime(2026, 1, 1)}, "anchor: 2026-01-01 00:00:00 is not an aware datetime"),  # noqa: DTZ001

@@ -104,8 +104,11 @@ def test_keys_of_a_recurrence_with_the_value_none_are_omitted():
 @pytest.mark.parametrize(
     ("recurrence", "message"),
     [
-        (5, "recurrence is of type int; it must be a rule (a string), or a dict with the key rule"),
-        (["daily"], "recurrence is of type list; it must be a rule (a string)"),
+        (
+            5,
+            'recurrence is of type int; it must be a rule (a string, such as "every 10 minutes"), or a dict with',
+        ),
+        (["daily"], "recurrence is of type list; it must be a rule (a string"),
         ({}, "recurrence.rule is missing: give a rule"),
         ({"rule": None}, "recurrence.rule is missing: give a rule"),
         ({"rule": 5}, "recurrence.rule: 5 is not a rule"),

@@ -124,8 +124,11 @@ def test_the_digest_changes_with_the_recurrence(project):
         ),
         ("{'rule': 'daily',\nKEY: 5}", "handlers/email.py:3: recurrence: KEY is an expression"),
         ("lambda: 'daily' if True or False or None or 12345678 else 'hourly'", "12345678 else '… is an expression"),
-        ("5", "handlers/email.py:2: recurrence: 5 is not a rule (a string), or a dict with the key rule"),
-        ("['daily']", "recurrence: ['daily'] is not a rule (a string)"),
+        (
+            "5",
+            'handlers/email.py:2: recurrence: 5 is not a rule (a string, such as "every 10 minutes"), or a dict with',
+        ),
+        ("['daily']", "recurrence: ['daily'] is not a rule (a string"),
         ("{'timezone': 'UTC'}", "handlers/email.py:2: recurrence.rule is missing: give a rule"),
         (
             "{'rule': 'daily',\n'timezon': 'UTC'}",

@@ -25,7 +25,7 @@ from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.messages import counted, did_you_mean
 from scheduled_actions.recurrence.model import resolve
-from scheduled_actions.recurrence.phrases import TIME, parse_time, quoted, time_text
+from scheduled_actions.recurrence.phrases import NUMBERS, TIME, parse_time, quoted, time_text
 from scheduled_actions.recurrence.skips.model import Skips
 
 Direction: TypeAlias = Literal["before", "after"]
@@ -262,10 +262,6 @@ def _months_later(day: date, months: int) -> date:
 
 #: The longest offset, in days: a hundred years.
 LONGEST_DAYS = 36525
-_NUMBERS = {
-    "a": 1, "an": 1, "the": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
-    "nine": 9, "ten": 10,
-}  # fmt: skip
 _UNITS = {
     **dict.fromkeys(("business day", "working day", "work day"), Offset(business_days=1)),
     "day": Offset(days=1), "week": Offset(days=7),
@@ -274,7 +270,7 @@ _UNITS = {
     **dict.fromkeys(("minute", "min"), Offset(elapsed=timedelta(minutes=1))),
 }  # fmt: skip
 _WORDS = re.compile(
-    rf"(?:(?P<number>[0-9]{{1,7}}|{'|'.join(_NUMBERS)}) )?(?P<unit>{'|'.join(_UNITS)})s?"
+    rf"(?:(?P<number>[0-9]{{1,7}}|{'|'.join(NUMBERS)}) )?(?P<unit>{'|'.join(_UNITS)})s?"
     r"(?: (?P<direction>before|after))?"
 )
 _AT = re.compile(rf"(?:(?P<distance>.*?) )?at (?P<time>{TIME})", re.ASCII)
@@ -331,7 +327,7 @@ def _parsed_offset(text: str, name: str, default: Direction | None) -> Offset:
     if match is None:
         raise InvalidArgument(name, text, _OFFSET_EXPECTED)
     if match.re is _WORDS:
-        size = _multiplied(_UNITS[match["unit"]], _NUMBERS.get(match["number"] or "a") or int(match["number"]))
+        size = _multiplied(_UNITS[match["unit"]], NUMBERS.get(match["number"] or "a") or int(match["number"]))
     else:
         size = _size_of_duration(match["duration"], name, text)
     if size.elapsed and at is not None:

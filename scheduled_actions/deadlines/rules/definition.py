@@ -135,7 +135,7 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
         raise InvalidArgument("target", target, 'an object such as {"type": "license", "id": "42"}')
     timezone = given.get("timezone") or "UTC"
     arguments.check_timezone(timezone)
-    recurrence = arguments.check_text("recurrence", given.get("recurrence"), longest=2000)
+    recurrence = arguments.check_recurrence("recurrence", given.get("recurrence"))
     if given.get("due_at") is None and recurrence is None:
         raise InvalidArgument("due_at", problem="is required for a deadline without a recurrence")
     due_at, delay = _due(given.get("due_at"), timezone)
@@ -352,7 +352,7 @@ def _check_choice(name: str, given: Any, *, choices: Sequence[str]) -> Any:  # n
 #: The check of each key of a stage; only required keys reject None.
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "name": partial(arguments.check_text, longest=200),
-    "repeat": partial(arguments.check_text, longest=2000),
+    "repeat": arguments.check_recurrence,
     "times": partial(arguments.check_integer, least=1, most=10_000),
     "to": parse_recipients,
     "assign": parse_recipients,

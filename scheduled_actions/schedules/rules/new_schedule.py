@@ -17,8 +17,6 @@ _Check: TypeAlias = "Callable[[str, Any, Mapping[str, Any]], Any]"
 
 #: Arguments whose validation needs the project's handlers.
 DEPENDENCIES = frozenset({"condition", "on_success", "on_failure"})
-#: Maximum number of characters in a rule.
-RECURRENCE_LIMIT = 2000
 _NAME_MOST = 200
 #: A change of one of these arguments replans the planned occurrence.
 SHAPING = ("recurrence", "timezone", "scheduled_at", "skip", "until", "recurrence_type", "jitter_seconds")
@@ -166,7 +164,7 @@ def _skip(value: Any) -> str | None:  # noqa: ANN401 - any JSON
 
 #: The validation of each argument; it returns JSON.
 _CHECKS: dict[str, _Check] = {
-    "recurrence": _text(RECURRENCE_LIMIT),
+    "recurrence": lambda name, value, _: checks.check_recurrence(name, value),
     "scheduled_at": _scheduled_at,
     "timezone": lambda _, value, __: checks.check_timezone(value).key,
     "name": _name,

@@ -28,7 +28,6 @@ from scheduled_actions.core import checks, durations, json_text, pages, retry
 from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, RESULT_LIMIT, Status
 from scheduled_actions.core.errors import InvalidArgument, RequestError
 from scheduled_actions.operations.tokens import NAME_LENGTH
-from scheduled_actions.schedules.rules.new_schedule import RECURRENCE_LIMIT
 
 Response = TypeVar("Response", bound="ResponseModel")
 
@@ -180,6 +179,13 @@ def _parse_instant(value: Any) -> Any:  # noqa: ANN401 - any JSON
     return moment
 
 
+def _refuse_number(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Reject a recurrence that is a number; pydantic rejects other types."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise rejection(checks.NO_UNIT)
+    return value
+
+
 def _parse_delay(value: Any) -> Any:  # noqa: ANN401 - any JSON
     """Convert a number of seconds, or a duration such as `PT5M` or `90s`, to a timedelta of at most a hundred years."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -243,11 +249,12 @@ Rule = Annotated[
     str,
     Field(
         min_length=1,
-        max_length=RECURRENCE_LIMIT,
+        max_length=checks.RECURRENCE_LIMIT,
         examples=["daily at 09:00", "0 9 * * 1-5", "FREQ=MONTHLY;BYMONTHDAY=-1", "last business day of the month"],
         json_schema_extra=WITHOUT_NUL,
     ),
     Storable,
+    BeforeValidator(_refuse_number),
 ]
 
 #: An instant with an offset, or a local time.

@@ -31,6 +31,12 @@ GIVEN = {"target": {"type": "license", "id": "42"}, "due_at": NOW + timedelta(da
         ({"reminders": [7, "7 days before"]}, InvalidArgument, "is defined 2 times"),
         ({"reminders": ["7 days before", "1 week before"]}, InvalidArgument, "is defined 2 times"),
         ({"reminders": [{"offset": "7 days", "repeats": "daily"}]}, InvalidArgument, "repeat"),
+        (
+            {"reminders": [{"offset": "7 days", "repeat": 2}]},
+            InvalidArgument,
+            "repeat 2 has no unit: write, for example",
+        ),
+        ({"recurrence": 10}, InvalidArgument, 'recurrence 10 has no unit: write, for example, "every 10 minutes"'),
         ({"reminders": [{"offset": "7 days", "times": 3}]}, InvalidArgument, "repeat"),
         ({"reminders": [{"offset": "7 days", "severity": "huge"}]}, InvalidArgument, "urgent"),
         ({"reminders": [f"{n} days before" for n in range(1, 200)]}, InvalidArgument, "have 199 .* is 100"),

@@ -179,6 +179,8 @@ def test_the_documented_examples_of_each_kind_can_be_previewed_and_scheduled(a_r
     [
         ({"recurrence": "0 25 * * *"}, 400, "recurrence_invalid", "field 2, hour: 25 is not in 0"),
         ({"recurrence": "0 0 30 2 *"}, 400, "never_occurs", "30"),
+        ({"recurrence": 10}, 400, "fields_invalid", 'has no unit: write, for example, \\"every 10 minutes\\"'),
+        ({"recurrence": "10"}, 400, "recurrence_invalid", "has no unit: write, for example"),
         ({"recurrence": "x" * 3000}, 400, "fields_invalid", "recurrence"),
         ({"action_type": "test:rum"}, 422, "unknown_action_type", "test:run"),
         ({"overlap": "never"}, 400, "fields_invalid", "overlap"),
