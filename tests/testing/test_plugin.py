@@ -57,7 +57,7 @@ def test_the_example_in_the_docs_passes_unchanged_and_leaves_no_database(tmp_pat
     )
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "6 passed" in ran.stdout
+    assert "7 passed" in ran.stdout
     assert written == [
         "scheduled_actions.toml", "handlers/orders.py", "shop.py", "tests/test_shop.py", "tests/test_exchange_rates.py",
     ]  # fmt: skip
@@ -157,5 +157,5 @@ def test_without_a_configured_server_an_embedded_one_runs_until_the_end(tmp_path
     ran = run_pytest(*workers, url="")
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "6 passed" in ran.stdout
+    assert "7 passed" in ran.stdout
     assert set(server_directory().glob("scheduled-actions-test-run-*")) <= before
