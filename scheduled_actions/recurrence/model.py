@@ -32,6 +32,12 @@ class Occurrence:
     remarks: tuple[str, ...] = ()
 
 
+def anchor_after(start: datetime, kind: Kind) -> datetime:
+    """Return the anchor of a rule whose start is not an occurrence, so that COUNT of an RRULE does not count it."""
+    # RRULEs drop the fraction of the anchor's second, but have no occurrence before the anchor.
+    return start + datetime.resolution if kind == "rrule" else start
+
+
 def resolve(wall: datetime, zone: ZoneInfo) -> Occurrence:
     """Return the occurrence at a naive wall time, with a remark if a clock change affects it.
 

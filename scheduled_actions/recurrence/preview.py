@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,7 +13,7 @@ from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.core.messages import counted
 from scheduled_actions.recurrence.compiling import Recurrence, compile_recurrence
 from scheduled_actions.recurrence.custom import NO_FUNCTIONS, Functions
-from scheduled_actions.recurrence.model import Occurrence, resolve
+from scheduled_actions.recurrence.model import Occurrence, anchor_after, resolve
 from scheduled_actions.recurrence.phrases import applying, day_text, join, time_text
 from scheduled_actions.recurrence.skips.model import Skips
 
@@ -60,15 +61,17 @@ def preview(
     arguments.check_integer("count", count, least=1, most=COUNT_MOST)
     zone = arguments.check_timezone(timezone)
     start = _instant("start", start, zone)
-    recurrence = compile_recurrence(
+    compiled = partial(
+        compile_recurrence,
         text,
         timezone=timezone,
-        anchor=start,
         skips=skips,
         until=None if until is None else _instant("until", until, zone),
         functions=functions,
-        budget=EvaluationBudget("the recurrence"),
     )
+    recurrence = compiled(anchor=start, budget=EvaluationBudget("the recurrence"))
+    if (anchor := anchor_after(start, recurrence.kind)) != start:
+        recurrence = compiled(anchor=anchor, budget=EvaluationBudget("the recurrence"))
     occurrences, has_more = _first(recurrence, start, count)
     is_truncated = has_more and len(occurrences) < count
     return {

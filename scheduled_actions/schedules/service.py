@@ -18,6 +18,7 @@ from scheduled_actions.core.wake import Wake
 from scheduled_actions.database import clock
 from scheduled_actions.database.connection import Connection, Database, atomic
 from scheduled_actions.database.transactions import borrowed_connection, commits_itself
+from scheduled_actions.recurrence.model import anchor_after
 from scheduled_actions.registry import Registry
 from scheduled_actions.schedules import store
 from scheduled_actions.schedules.model import (
@@ -162,7 +163,7 @@ class Schedules:
         wanted = {**definition, "action_type": action_type, "payload": new_schedule.fingerprint(payload)}
         found = None if name is None else store.get(connection, name=name, name_team_id=team_id, locked=True)
         if found is None:
-            anchor = new_schedule.anchor(definition.get("scheduled_at"), clock.now(connection))
+            anchor = self._anchor(definition, clock.now(connection))
             values = self._values(wanted, payload, anchor, is_declared=is_declared)
             values |= {"action_type": action_type, "created_by": created_by}
             # No row: another transaction has just created a schedule with this name.
@@ -248,7 +249,7 @@ class Schedules:
         if is_new_start:
             # A rule without a start of its own continues from the overdue occurrence.
             since = schedule.next_occurrence_at if is_overdue and schedule.next_occurrence_at else now
-            anchor = new_schedule.anchor(definition.get("scheduled_at"), since)
+            anchor = self._anchor(definition, since)
         values = self._values(definition, payload, anchor, is_declared=is_declared)
         if before.get("remaining") == definition.get("remaining"):
             values["remaining"] = schedule.remaining
@@ -327,6 +328,18 @@ class Schedules:
         rule = self.hook.planner.rules.rule_of(new_schedule.rule(definition, anchor))
         if series.first(rule, anchor=anchor, is_explicit="scheduled_at" in definition, now=now) is None:
             raise _without_occurrence(definition["recurrence"], now)
+
+    def _anchor(self, definition: Mapping[str, Any], now: datetime) -> datetime:
+        """Return the start of a schedule; without a given start, it is not an occurrence.
+
+        Raises:
+            RecurrenceInvalid: The rule is malformed or never occurs.
+            BudgetExceeded: Evaluating the rule takes too many steps.
+        """
+        anchor = new_schedule.anchor(definition.get("scheduled_at"), now)
+        if "scheduled_at" in definition:
+            return anchor
+        return anchor_after(anchor, self.hook.planner.rules.kind(new_schedule.rule(definition, anchor)))
 
     def _values(
         self, definition: Mapping[str, Any], payload: str | None, anchor: datetime, *, is_declared: bool

@@ -49,6 +49,13 @@ def test_the_start_is_not_an_occurrence_but_intervals_count_from_it():
     ]
 
 
+def test_count_counts_the_occurrences_after_the_start():
+    found = previewed("FREQ=DAILY;COUNT=2")
+
+    assert [one["at"] for one in found["occurrences"]] == ["2026-10-31T09:00:00-04:00", "2026-11-01T09:00:00-05:00"]
+    assert "The rule ends after 2 occurrences" in found["warnings"]
+
+
 def test_naive_times_are_wall_times_in_the_zone():
     start, until = datetime(2026, 10, 30, 9), datetime(2026, 11, 1, 9)  # noqa: DTZ001
 

@@ -75,6 +75,24 @@ def test_a_rule_for_days_of_the_week_is_stored_as_written_and_occurs_in_the_time
     assert made.next_occurrence_at == NOW.replace(hour=8) + DAY
 
 
+@pytest.mark.parametrize("start", [None, timedelta(0), HOUR])
+def test_a_rule_with_a_count_has_that_many_occurrences_whether_or_not_it_has_a_start(schedules, start):
+    made = schedules.schedule_recurring("test:run", {}, "FREQ=DAILY;COUNT=5", scheduled_at=start)
+
+    rule = schedules.hook.planner.rules.rule_of(made)
+    first = NOW + DAY if start is None else NOW + start
+    assert made.next_occurrence_at == first
+    assert [one.at for one in rule.between(first, first + 9 * DAY, limit=9)] == [first + n * DAY for n in range(1, 5)]
+
+
+def test_a_change_keeps_the_start_of_a_rule_with_a_count(schedules):
+    made = schedules.schedule_recurring("test:run", {}, "FREQ=DAILY;COUNT=5")
+
+    changed = schedules.update(made.id, priority=1)
+
+    assert changed.anchor_at == made.anchor_at
+
+
 @pytest.mark.parametrize(
     ("start", "first"),
     [
