@@ -48,7 +48,7 @@ def test_every_check_of_an_installation_without_faults_is_ok(run, connection):
             "settings", "cron_secret", "admin_token", "email", "registry", "handlers", "database", "server", "defaults",
             "migrations", "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
             "refused_pings", "heartbeat", "backlog", "failed_actions", "returned_failures", "no_action", "schedules",
-            "webhook_endpoints", "waiting_cycles", "indexes", "functions", "pooler",
+            "webhook_endpoints", "waiting_cycles", "webhook_filters", "indexes", "functions", "pooler",
         )
     ]  # fmt: skip
     assert all(check.keys() == {"name", "status", "detail", "remedy"} for check in ran.json["checks"])
@@ -414,6 +414,59 @@ def test_types_that_return_failures_instead_of_raising_are_named(check, connecti
     insert(connection, **columns)
 
     assert check("returned_failures")[0]["status"] == status
+
+
+def endpoint_with(connection, wanted, **columns):
+    """Insert a webhook endpoint with a filter; return its id."""
+    values = {"patterns": ["order:*"], "team_id": None, "enabled": True} | columns
+    (endpoint,) = connection.execute(
+        "insert into webhook_endpoints (url, secret, patterns, team_id, enabled, filter)"
+        " values ('https://a.example/', 's', %(patterns)s, %(team_id)s, %(enabled)s, %(filter)s) returning id::text",
+        values | {"filter": Jsonb(wanted)},
+    ).fetchone()
+    return endpoint
+
+
+def an_event(connection, data, event="order:paid", **columns):
+    """Insert an event that has been routed to no endpoint."""
+    payload = {"event": event, "entity_type": event.partition(":")[0], "entity_id": "1", "data": data}
+    now = database_now(connection)
+    insert(connection, action_type="webhook:send", payload=payload, status="skipped", completed_at=now, **columns)
+
+
+def test_a_filter_path_that_no_recent_event_has_is_named_with_a_similar_one(check, connection):
+    an_event(connection, {"customer": {"id": 7}})
+    an_event(connection, {"customer": None})
+    an_event(connection, {"custmer": {"id": 7}}, event="invoice:paid")
+    endpoint = endpoint_with(connection, {"$or": [{"data.custmer.id": 7}, {"data.customer.id": {"$gt": 5}}]})
+
+    found, _ = check("webhook_filters")
+
+    assert found["status"] == "warning"
+    assert found["detail"] == (
+        "filters have paths that none of the latest matching events has: "
+        f'{endpoint}: data.custmer.id (2 events), did you mean "data.customer.id"?'
+    )
+    assert "webhooks endpoints update ID --filter" in found["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "columns"),
+    [
+        ({"data.total": {"$exists": False}}, {}),
+        ({"data.state": None, "team_id": "red", "entity": "order"}, {}),
+        ({"data.total": 7}, {"patterns": ["invoice:*"]}),
+        ({"data.total": 7}, {"team_id": "blue"}),
+        ({"data.total": 7}, {"enabled": False}),
+    ],
+    ids=str,
+)
+def test_a_filter_whose_paths_exist_or_cannot_be_compared_is_not_named(check, connection, wanted, columns):
+    an_event(connection, {"state": None}, team_id="red")
+    an_event(connection, {"total": 7}, event="no event", team_id="red")
+    endpoint_with(connection, wanted, **columns)
+
+    assert check("webhook_filters")[0]["status"] == "ok"
 
 
 def test_actions_that_wait_for_each_other_are_named(run, check, connection):

@@ -228,6 +228,7 @@ def _whole_database(parts: Installation, connection: Connection) -> Iterator[Che
         yield tick_rules.heartbeat(tick_rules.recent(pings), is_set=bool(parts.heartbeat_url), problem=problem)
         if migrations.found >= migrations.wanted:
             yield from _work(connection, is_missing=tick_rules.is_missing(next(iter(pings), None)))
+            yield _webhook_filters(connection)
             yield database_rules.indexes(migrate.unfinished_indexes(connection))
             yield database_rules.functions_in_use(functions_in_use(connection))
     if migrations.found == migrations.wanted:
@@ -278,6 +279,12 @@ def _work(connection: Connection, *, is_missing: bool) -> Iterator[Check]:
         endpoints=endpoints,
         cycles=list(cycles_among_waiting(connection, most=_CYCLES_MOST)),
     )
+
+
+def _webhook_filters(connection: Connection) -> Check:
+    from scheduled_actions.operations.doctor.webhook_filters import missing_paths  # noqa: PLC0415 - readiness does without
+
+    return project_rules.webhook_filters(missing_paths(connection))
 
 
 def _stray_databases(config: Config) -> Iterator[Check]:

@@ -9,7 +9,7 @@ depends only on the lengths of the filter and of the values that it reads.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from scheduled_actions.core.errors import InvalidArgument
@@ -67,6 +67,32 @@ def fits(body: Mapping[str, Any], wanted: Mapping[str, Any] | None, budget: Eval
         BudgetExceeded: The evaluation takes more steps than the budget has.
     """
     return wanted is None or all(_holds(body, name, value, budget) for name, value in wanted.items())
+
+
+def required_paths(wanted: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the paths of a validated filter, except those that are only tested with `$exists`."""
+    for name, value in wanted.items():
+        match name:
+            case "$and" | "$or":
+                for nested in value:
+                    yield from required_paths(nested)
+            case "$not":
+                yield from required_paths(value)
+            case _ if _operations(value).keys() != {"$exists"}:
+                yield name
+
+
+def has_path(body: Mapping[str, Any], path: str) -> bool:
+    """Return whether a body has a value at a path; null is a value."""
+    return _at(body, path) is not MISSING
+
+
+def paths_of(body: Mapping[str, Any], *, levels: int = DEPTH_LIMIT) -> Iterator[str]:
+    """Yield the paths into the objects of a body, at most `levels` deep."""
+    for name, value in body.items():
+        yield name
+        if levels > 1 and isinstance(value, Mapping):
+            yield from (f"{name}.{path}" for path in paths_of(value, levels=levels - 1))
 
 
 def _holds(body: Mapping[str, Any], name: str, value: Any, budget: EvaluationBudget) -> bool:  # noqa: ANN401 - any JSON

@@ -1,6 +1,7 @@
 """Checks of a project: settings, secrets, endpoints, threads, registry, handlers, and work that needs attention."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -281,6 +282,41 @@ def attention(
             ok="no actions wait for one another",
         ),
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingPath:
+    """A path in the filter of a webhook endpoint that none of the recent events has."""
+
+    #: The id of the endpoint.
+    endpoint: str
+    path: str
+    #: Number of recent events that the endpoint's patterns match.
+    events: int
+    #: The most similar path of these events; None if no path is similar.
+    near: str | None
+
+
+def webhook_filters(missing: Sequence[MissingPath]) -> Check:
+    """Return a warning if filters of webhook endpoints have paths that no recent event has."""
+    found = [
+        f"{one.endpoint}: {one.path} ({counted(one.events, 'event')})"
+        + (f', did you mean "{one.near}"?' if one.near else "")
+        for one in missing
+    ]
+    return first_problem(
+        "webhook_filters",
+        (
+            found,
+            WARNING,
+            "filters have paths that none of the latest matching events has: " + listed(found, most=_NAMES_MOST),
+            (
+                "correct the path with `scheduled-actions webhooks endpoints update ID --filter JSON`, unless such "
+                "events are still to come"
+            ),
+        ),
+        ok="no filter has a path that the latest matching events lack",
+    )
 
 
 def _limited(count: int) -> str:
