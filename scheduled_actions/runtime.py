@@ -227,7 +227,7 @@ class Runtime:
 
     #: Sets, reads and changes deadlines.
     deadlines: _lazy[Deadlines] = _lazy(
-        "deadlines.service:Deadlines", "database", "payload_validator", "notifications.recipients", "wake"
+        "deadlines.service:Deadlines", "database", "action_validator", "notifications.recipients", "wake"
     )
 
     #: Facts that the application reports.

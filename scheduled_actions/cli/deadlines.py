@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -332,7 +333,10 @@ def reassign(project: Project, /, reference: str, *, recipients: tuple[str, ...]
 
 def _timeline_line(step: TimelineEntry, deadline: Deadline) -> str:
     occurrence = f" ({step.occurrence})" if step.occurrence > 1 else ""
-    note = f"  {one_line(step.note, longest=100)}" if step.note else ""
+    stage = deadline.stage(step.stage)
+    condition = "" if stage is None or stage.condition is None else f"if {json.dumps(stage.condition)}"
+    text = step.note or condition
+    note = f"  {one_line(text, longest=100)}" if text else ""
     at = zoned(step.at, deadline) or " " * len(zoned(deadline.due_at, deadline))
     return f"{at}  {step.state:<9}  {step.stage}{occurrence}{note}"
 

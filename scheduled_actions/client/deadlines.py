@@ -47,10 +47,12 @@ def set_deadline(
             mappings with `offset` and optionally `repeat` (a rule, until the deadline is resolved), `times`, `to`,
             `severity`, `message`, `name`.
         escalation: Levels: mappings with `offset` (2 or "2 days after") and `to`, and optionally `assign` (the new
-            responsible people), `stop_when` ("resolved" or "acknowledged"), `severity`, `message`, `name`. Or a
+            responsible people), `stop_when` ("resolved" or "acknowledged"), `condition` (as for `schedule_action`, but
+            evaluated once; if it is not met, this run of the level is skipped), `severity`, `message`, `name`. Or a
             mapping with `levels`, `repeat` and `interval`.
         auto_actions: Mappings with `offset` (-30 or "30 days before"), `action_type` and `payload`, and optionally
-            `priority`, `max_attempts`, `lock_group`, `name`. The payloads are validated now.
+            `condition` (as for a level), `priority`, `max_attempts`, `lock_group`, `name`. The payloads are validated
+            now.
         recipients: Responsible people, who receive the reminders: an address, `resolver:name`, a mapping, or a list of
             these.
         recurrence: A rule for a series: each occurrence is a deadline, created in time for its first stage.

@@ -3,6 +3,7 @@
 `begin` checks the deadline again when one of its actions is about to start, and records the start.
 """
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -42,6 +43,8 @@ class Guard:
     deadline_id: UUID
     stage: str
     revision: int
+    #: The condition of the stage, as JSON; None without one.
+    condition_text: str | None = None
     subject: ClassVar[str] = "its deadline"
 
     def holds(self, connection: Connection) -> bool:
@@ -53,6 +56,24 @@ class Guard:
         found = store.lock(connection, [self.deadline_id])
         key, _ = planning.parse_occurrence(self.stage)
         return bool(found) and planning.holds(found[0].deadline, key, self.revision, now=found[0].now)
+
+    def after_condition(self, connection: Connection, outcome: Outcome | None) -> Outcome | None:
+        """Return the outcome of the attempt after the evaluation of the condition; None to call the handler.
+
+        If the condition is not met, the history of the deadline contains the reason.
+        """
+        with connection.transaction():
+            limit_lock_waits(connection, store.LOCK_WAIT_MS)
+            found = store.lock(connection, [self.deadline_id])
+            if not found or found[0].deadline.revision != self.revision:
+                return settlement.Released("its deadline was changed")
+            if isinstance(outcome, settlement.ConditionFailed):
+                key, occurrence = planning.parse_occurrence(self.stage)
+                entry = store.history_entry(
+                    "held_back", found[0].now, stage=key, occurrence=occurrence, reason=outcome.reason
+                )
+                store.write(connection, {self.deadline_id: {"entry": entry}})
+        return outcome
 
 
 def begin(database: Database, claimed: Claimed) -> Guard | Outcome | None:
@@ -90,9 +111,10 @@ def _begin(connection: Connection, claimed: Claimed) -> Guard | Outcome | None:
         # A snoozed action is itself rescheduled to the new instant, so no further action is planned.
         if not isinstance(outcome, settlement.Snoozed):
             store.plan(connection, {deadline.id: [stage]})
-    if outcome is not None or (stage is not None and stage.kind == "renewal"):
+    if outcome is not None or stage is None or stage.kind == "renewal":
         return outcome
-    return Guard(deadline.id, name, deadline.revision)
+    condition_text = None if stage.condition is None else json.dumps(stage.condition)
+    return Guard(deadline.id, name, deadline.revision, condition_text)
 
 
 class StagePayload(BaseModel):

@@ -33,6 +33,9 @@ class Stage:
     payload: Any = None
     #: `priority`, `max_attempts` and `lock_group` of its action; None: the defaults.
     options: Mapping[str, Any] | None = None
+    #: The condition of an escalation level or an auto-action, as for `schedule_action`; an occurrence is skipped if the
+    #: condition is not met when the occurrence starts. None: no condition.
+    condition: Mapping[str, Any] | None = None
     #: The rule by which the stage repeats while the deadline is unresolved; None: the stage runs once.
     repeat: str | None = None
     #: The maximum number of occurrences; None: unlimited.
@@ -52,9 +55,9 @@ class Stage:
     at: datetime | None = None
     #: The number of the planned occurrence, from 1; without a planned occurrence, of the last one.
     occurrence: int = 1
-    #: The number of occurrences that have begun, including those held back by an acknowledgement.
+    #: The number of occurrences that have begun, including those held back by an acknowledgement or by the condition.
     begun: int = 0
-    #: When an occurrence last began, not counting those that were held back; None: never.
+    #: When an occurrence last began, not counting those held back by an acknowledgement; None: never.
     last_at: datetime | None = None
     #: The deadline's revision when an occurrence last began or was held back.
     revision: int = 0

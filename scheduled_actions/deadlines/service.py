@@ -14,7 +14,7 @@ from uuid import UUID
 import psycopg
 
 from scheduled_actions.actions.model import UNSET, Unset
-from scheduled_actions.actions.validation import PayloadValidator
+from scheduled_actions.actions.validation import ActionValidator
 from scheduled_actions.core import checks as arguments, json_text
 from scheduled_actions.core.errors import ActionTypeForbidden, InvalidArgument, UnknownDeadline, WrongDeadlineStatus
 from scheduled_actions.core.requester import Requester, narrower, reach_of
@@ -59,8 +59,8 @@ class Deadlines:
     """The deadlines of one project; `deadlines.reading` lists them."""
 
     database: Database
-    #: Validates the types and payloads of auto-actions.
-    payloads: PayloadValidator
+    #: Validates the types and payloads of auto-actions, and conditions.
+    actions: ActionValidator
     recipients: Recipients
     #: Starts a tick for stages that may be due now; None leaves them to the cron.
     wake: Wake | None = None
@@ -658,7 +658,7 @@ class Deadlines:
         given: Collection[str] | None = None,
         known: MutableSet[str] | None = None,
     ) -> NewDeadline:
-        """Validate recipients, action types and payloads; return the deadline with normalised payloads.
+        """Validate recipients, action types, payloads and conditions; return the deadline with normalised payloads.
 
         Args:
             new: The arguments of the deadline.
@@ -669,7 +669,9 @@ class Deadlines:
         """
         names = ("recipients", *ARGUMENT_OF.values())
         origins = {name: requester if given is None or name in given else None for name in names}
-        stages = tuple(self._with_payload(stage, origins.get(ARGUMENT_OF.get(stage.kind, ""))) for stage in new.stages)
+        stages = tuple(
+            self._validated_stage(one, new, origins.get(ARGUMENT_OF.get(one.kind, ""))) for one in new.stages
+        )
         known = set() if known is None else known
         for name, to, origin in [
             ("recipients", new.recipients, origins["recipients"]),
@@ -683,15 +685,30 @@ class Deadlines:
                 known.add(key)
         return replace(new, stages=stages)
 
+    def _validated_stage(self, stage: Stage, new: NewDeadline, requester: Requester | None) -> Stage:
+        return self._with_condition(self._with_payload(stage, requester), new, requester)
+
     def _with_payload(self, stage: Stage, requester: Requester | None) -> Stage:
         if stage.kind != "action":
-            self.payloads.handler(stage.action_type, requester=None)
+            self.actions.payloads.handler(stage.action_type, requester=None)
             return stage
         try:
-            prepared = self.payloads.prepare(stage.action_type, stage.payload, requester=requester)
+            prepared = self.actions.payloads.prepare(stage.action_type, stage.payload, requester=requester)
         except ActionTypeForbidden as error:
             raise error.inside("auto_actions") from None
         return replace(stage, payload=json_text.decode(prepared.text))
+
+    def _with_condition(self, stage: Stage, new: NewDeadline, requester: Requester | None) -> Stage:
+        if stage.condition is None:
+            return stage
+        try:
+            columns = self.actions.dependencies(
+                {"condition": stage.condition}, requester=requester, team_id=new.team_id
+            )
+        except InvalidArgument as error:
+            number = [one.key for one in new.stages if one.kind == stage.kind].index(stage.key)
+            raise error.renamed(f"{ARGUMENT_OF[stage.kind]}[{number}].{error.name}") from None
+        return replace(stage, condition=json_text.decode(columns["condition"]))  # type: ignore[arg-type] # an object
 
 
 def _lock_by_name(connection: Connection, new: NewDeadline) -> store.DeadlineSnapshot | None:

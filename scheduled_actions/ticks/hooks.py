@@ -43,8 +43,15 @@ class AttemptGuard(Protocol):
     def subject(self) -> str:
         """The object that the guard checks, as named in messages, such as `its deadline`."""
 
+    @property
+    def condition_text(self) -> str | None:
+        """A condition that is evaluated before the handler is called, besides that of the action, as JSON; or None."""
+
+    def after_condition(self, connection: Connection, outcome: Outcome | None) -> Outcome | None:
+        """Return the outcome of the attempt, given that of `condition_text`; None to call the handler."""
+
     def holds(self, connection: Connection) -> bool:
-        """Return whether the condition still holds; it cannot change until the transaction ends."""
+        """Return whether the guard still holds; it cannot change until the transaction ends."""
 
 
 class AttemptHook(Protocol):

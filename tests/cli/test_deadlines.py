@@ -87,6 +87,14 @@ def test_a_deadline_is_created_and_shown_as_a_timeline(run, create):
     assert "2026-04-03 14:00:00+02:00 reminder:60 days before" in listed.stdout
 
 
+def test_show_prints_the_condition_of_a_stage(run, create):
+    create(
+        "--escalate", '{"offset": 2, "to": "cfo@example.org", "condition": {"kind": "time_elapsed", "seconds": 5}}',
+    )  # fmt: skip
+
+    assert '  escalation:1  if {"kind": "time_elapsed", "seconds": 5}\n' in run("deadlines", "show", "renewal").stdout
+
+
 def test_show_prints_the_sent_notices_as_a_table(run, create, connection):
     stage = {"deadline_id": create()["id"], "stage": "reminder:60 days before#1", "action_id": UNKNOWN_ID}
     sent = {**stage, "subject": "Coming up", "recipient": "Ann", "channel": "email"}
@@ -176,6 +184,19 @@ def test_empty_lists_name_the_create_command(run):
         ),
         (("create", "license", "42", "--in", "P9D", "--reminder", "{"), 2, "JSON"),
         (("create", "license", "42", "--in", "P9D", "--escalate", "2 days after"), 2, "cfo@example.org"),
+        (
+            (
+                "create",
+                "license",
+                "42",
+                "--in",
+                "P9D",
+                "--escalate",
+                '{"offset": 2, "to": "a@b.example", "condition": {}}',
+            ),
+            1,
+            "escalation[0].condition has none of",
+        ),
         (("show", "nothing"), 1, "no deadline"),
         (("complete", UNKNOWN_ID), 1, "no deadline"),
         (("move", UNKNOWN_ID), 2, "--due"),

@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any, get_args
 
 from scheduled_actions.actions.model import check_max_attempts, check_priority
+from scheduled_actions.conditions.rules.parsing import parse_condition
+from scheduled_actions.conditions.rules.plan import CONDITION_LIMIT
 from scheduled_actions.core import checks as arguments, json_text
 from scheduled_actions.core.action import RESULT_LIMIT
 from scheduled_actions.core.errors import InvalidArgument
@@ -233,9 +235,9 @@ def _escalation(given: Any) -> Iterator[Stage]:  # noqa: ANN401 - any JSON
 
     Args:
         given: A list of levels, `{"offset": "2 days after", "to": ["cfo@example.org"]}`, optionally with `assign`,
-            `stop_when` (`resolved` or `acknowledged`), `severity`, `message`, `name`; or an object of `levels`,
-            `repeat` (how many times each level runs) and `interval` (a rule; default: daily). The default direction is
-            "after".
+            `stop_when` (`resolved` or `acknowledged`), `condition`, `severity`, `message`, `name`; or an object of
+            `levels`, `repeat` (how many times each level runs) and `interval` (a rule; default: daily). The default
+            direction is "after".
     """
     is_object = isinstance(given, dict)
     said = _object("escalation", given, ("levels", "repeat", "interval")) if is_object else {"levels": given}
@@ -250,7 +252,7 @@ def _escalation(given: Any) -> Iterator[Stage]:  # noqa: ANN401 - any JSON
     levels = _items(
         "escalation.levels" if is_object else "escalation",
         said.get("levels"),
-        ("to", "assign", "stop_when", "severity", "message"),
+        ("to", "assign", "stop_when", "condition", "severity", "message"),
         "after",
     )
     for number, (path, offset, name, fields) in enumerate(levels, start=1):
@@ -272,15 +274,20 @@ def _auto_actions(given: Any) -> Iterator[Stage]:  # noqa: ANN401 - any JSON
 
     Args:
         given: A list of `{"offset": "30 days before", "action_type": "approval:start", "payload": {…}}`, optionally
-            with `priority`, `max_attempts`, `lock_group`, `name`. The offset must state its direction, or be a number
-            of days after the due instant, negative before it.
+            with `condition`, `priority`, `max_attempts`, `lock_group`, `name`. The offset must state its direction, or
+            be a number of days after the due instant, negative before it.
     """
-    keys = ("action_type", "payload", "priority", "max_attempts", "lock_group")
+    keys = ("action_type", "payload", "condition", "priority", "max_attempts", "lock_group")
     for _, offset, name, fields in _items("auto_actions", given, keys, None):
-        action_type, payload = fields.pop("action_type"), fields.pop("payload", {})
-        key = f"action:{name or f'{action_type} {offset}'}"
+        action_type = fields.pop("action_type")
         yield Stage(
-            key=key, kind="action", offset=offset, action_type=action_type, payload=payload, options=fields or None
+            key=f"action:{name or f'{action_type} {offset}'}",
+            kind="action",
+            offset=offset,
+            action_type=action_type,
+            payload=fields.pop("payload", {}),
+            condition=fields.pop("condition", None),
+            options=fields or None,
         )
 
 
@@ -349,6 +356,20 @@ def _check_choice(name: str, given: Any, *, choices: Sequence[str]) -> Any:  # n
     return None if given is None else arguments.check_choice(name, given, choices)
 
 
+def _check_condition(name: str, given: Any) -> Any:  # noqa: ANN401 - any JSON
+    if given is None:
+        return None
+    condition = json_text.decode(json_text.encode(name, given, limit=CONDITION_LIMIT), name=name)
+    if isinstance(condition, dict) and "wait" in condition:
+        raise InvalidArgument(
+            f"{name}.wait",
+            problem="is not allowed: the condition is evaluated once, when the stage starts; write the condition "
+            'itself, without "wait"',
+        )
+    parse_condition(condition, name=name)
+    return condition
+
+
 #: The check of each key of a stage; only required keys reject None.
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "name": partial(arguments.check_text, longest=200),
@@ -361,6 +382,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "message": partial(arguments.check_text, longest=4000),
     "action_type": partial(arguments.check_name, longest=200),
     "payload": lambda _, value: value,
+    "condition": _check_condition,
     "priority": lambda _, value: check_priority(value),
     "max_attempts": lambda _, value: check_max_attempts(value),
     "lock_group": partial(arguments.check_text, longest=255),

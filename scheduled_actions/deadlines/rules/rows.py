@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, get_args
 
+from scheduled_actions.conditions.rules.parsing import parse_condition
 from scheduled_actions.core.checks import check_timezone
 from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.core.stored_values import (
@@ -92,6 +93,7 @@ _STAGE: dict[str, ValueRule] = {
     "action_type": TEXT,
     "payload": ValueRule(lambda _: True, "any JSON"),
     "options": OBJECT_OR_NULL,
+    "condition": or_null(ValueRule(partial(_is_accepted, parse_condition), "a condition")),
     "repeat": TEXT_OR_NULL,
     "times": or_null(count_rule(1, expected="a count of at least 1")),
     "to": or_null(_RECIPIENTS),

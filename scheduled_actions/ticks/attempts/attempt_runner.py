@@ -6,6 +6,8 @@ import logging
 import random
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -65,6 +67,22 @@ def _uncalled(error: Exception, reason: str) -> EndedEarly:
         return EndedEarly(AttemptResult(Failed(reason)))
     time.sleep(_RELEASE_PAUSE_SECONDS)
     return EndedEarly(AttemptResult(Released(reason)))
+
+
+@contextmanager
+def _evaluating() -> Iterator[None]:
+    """Convert errors of the evaluation of a condition to the end of the attempt.
+
+    Raises:
+        EndedEarly: The condition cannot be evaluated.
+    """
+    try:
+        yield
+    except RETRYABLE_ERRORS:
+        released = Released("another session is changing the data that its condition waits for")
+        raise EndedEarly(AttemptResult(released)) from None
+    except (psycopg.Error, ScheduledActionsError) as error:
+        raise _uncalled(error, f"the condition cannot be evaluated: {describe(error)}") from error
 
 
 class AttemptRunner:
@@ -158,16 +176,31 @@ class AttemptRunner:
         Raises:
             EndedEarly: The condition is not met or cannot be evaluated, or the attempt was asked to stop.
         """
-        try:
+        with _evaluating():
             held = self._state.hooks.check_external(pending, attempt.claimed, self._state.database.do)
-        except RETRYABLE_ERRORS:
-            released = Released("another session is changing the data that its condition waits for")
-            raise EndedEarly(AttemptResult(released)) from None
-        except (psycopg.Error, ScheduledActionsError) as error:
-            raise _uncalled(error, f"the condition cannot be evaluated: {describe(error)}") from error
         attempt.pending_check = None
         if held is not None or attempt.is_stopped:
             raise EndedEarly(held or RELEASED)
+
+    def _check_guard(self, attempt: Attempt, guard: AttemptGuard) -> None:
+        """Evaluate the condition of a guard: outside any transaction, and within the time of the attempt.
+
+        Raises:
+            EndedEarly: The condition is not met or cannot be evaluated, or the attempt was asked to stop.
+        """
+        if guard.condition_text is None:
+            return
+        hooks, do = self._state.hooks, self._state.database.do
+        claimed = attempt.claimed._replace(condition_text=guard.condition_text)
+        with _evaluating():
+            held = hooks.evaluate([claimed], do).get(claimed.id)
+            if held is not None and not isinstance(held, AttemptResult):
+                held = hooks.check_external(held, claimed, do)
+            if attempt.is_stopped:
+                raise EndedEarly(RELEASED)
+            outcome = do(partial(guard.after_condition, outcome=None if held is None else held.outcome))
+        if outcome is not None:
+            raise EndedEarly(AttemptResult(outcome))
 
     def _handler_of(self, attempt: Attempt) -> Handler:
         """Return the handler; import its module and call its own retry policy before the time of the attempt begins.
@@ -220,10 +253,12 @@ class AttemptRunner:
     def _run_hooks(self, attempt: Attempt) -> list[AttemptGuard]:
         """Run the hooks of features before the handler is called; return their guards.
 
-        The handler's time begins after the hooks, because they may wait for locks.
+        The handler's time begins after the hooks, because they may wait for locks; the conditions of the guards are
+        evaluated within it.
 
         Raises:
-            EndedEarly: A hook returned an outcome or failed, or the attempt was abandoned.
+            EndedEarly: A hook returned an outcome or failed, the condition of a guard is not met, or the attempt was
+                abandoned.
         """
         guards: list[AttemptGuard] = []
         for hook in self._state.hooks.around_attempt:
@@ -236,10 +271,11 @@ class AttemptRunner:
                 raise _uncalled(error, f"{hook.subject} cannot be read: {describe(error)}") from error
             if isinstance(found, Outcome):
                 raise EndedEarly(AttemptResult(found))
-            if found is not None:
-                guards.append(found)
             if not attempt.start(self._state.monotonic()):
                 raise EndedEarly(RELEASED)
+            if found is not None:
+                self._check_guard(attempt, found)
+                guards.append(found)
         return guards
 
     def _context(self, attempt: Attempt) -> Context:

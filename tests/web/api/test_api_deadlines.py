@@ -187,6 +187,24 @@ def test_deadlines_are_listed_by_user(api, is_closed):
     assert [one["id"] for one in found] == [named, plain]
 
 
+def test_conditions_of_stages_are_returned_and_reach_only_public_addresses(api):
+    document = {"kind": "document_state", "target": {"type": "license", "id": "42"}, "state": "approved"}
+    request = {"kind": "http", "url": "https://orders.example/42"}
+
+    first = made(
+        api,
+        escalation=[{"offset": 1, "to": ["cfo@example.org"], "condition": {"not": document}}],
+        auto_actions=[{"offset": -1, "action_type": "approval:start", "condition": {"any": [document, request]}}],
+    )
+
+    assert {one["kind"]: one["condition"] for one in first["stages"]} == {
+        "reminder": None,
+        "escalation": {"not": document},
+        "action": {"any": [document, {**request, "reach": "public"}]},
+        "due": None,
+    }
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code", "text"),
     [
@@ -210,6 +228,18 @@ def test_deadlines_are_listed_by_user(api, is_closed):
             422,
             "unknown_action_type",
             "start",
+        ),
+        (
+            {"escalation": [{"offset": 1, "to": "cfo@example.org", "condition": {"kind": "approved"}}]},
+            400,
+            "invalid_argument",
+            "escalation[0].condition.kind",
+        ),
+        (
+            {"auto_actions": [{"offset": 1, "action_type": "approval:start", "condition": "approved"}]},
+            400,
+            "fields_invalid",
+            "auto_actions.0.condition",
         ),
         ({"recipients": []}, 400, "invalid_argument", "recipients"),
         ({"recurrence": "dayly"}, 400, "recurrence_invalid", "daily"),

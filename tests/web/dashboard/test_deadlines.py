@@ -118,6 +118,16 @@ def test_a_deadline_shows_its_timeline_with_planned_stages(admin_person, deadlin
     assert ("&lt;b&gt;bold" in page, "<b>bold" in page) == (True, False)
 
 
+def test_a_deadline_shows_the_conditions_of_its_stages(admin_person, deadline):
+    level = {"offset": 2, "to": ["cfo@example.org"], "condition": {"kind": "time_elapsed", "seconds": 5}}
+    made = deadline(escalation=[level])
+
+    page = admin_person.opens(f"/deadlines/{made['id']}").text
+
+    assert page.count("if <code>") == 1
+    assert "if <code>{&#34;kind&#34;: &#34;time_elapsed&#34;, &#34;seconds&#34;: 5}</code>" in page
+
+
 def test_the_action_of_a_stage_links_to_its_deadline(admin_person, api, deadline):
     made = deadline()
     stages = [one for one in api("GET", "/actions").json["actions"] if one["deadline_id"] == made["id"]]
@@ -258,11 +268,14 @@ def test_the_preview_shows_the_timeline_and_writes_nothing(admin_person, api):
 
 
 def test_an_edit_keeps_fields_that_the_form_does_not_show(admin_person, api, deadline):
+    condition = {"kind": "time_elapsed", "seconds": 5}
     made = deadline(
         name="trade license",
         reminders=["60 days before", {"offset": "7 days before", "repeat": "daily", "message": "Hurry."}],
         calendar={"dates": ["2040-04-30"], "holidays": "DE-BY", "adjustment": "preceding"},
         recipients=[{"id": "ann", "email": "ann@example.org"}],
+        escalation=[{"offset": "2 days after", "to": ["cfo@example.org"], "condition": condition}],
+        auto_actions=[{"offset": "1 day before", "action_type": "test:run", "name": "run", "condition": condition}],
     )
     form = admin_person.opens(f"/deadlines/{made['id']}/edit").text
     assert "reminder 7 days before, repeats daily" in form
@@ -271,7 +284,7 @@ def test_an_edit_keeps_fields_that_the_form_does_not_show(admin_person, api, dea
     changed = {
         "target_type": "license", "target_id": "43", "timezone": "UTC",
         "recipients": '[{"id": "ann", "email": "ann@example.org"}]', "holidays": "DE-BY", "adjustment": "following",
-        "keep": ["reminder:7 days before", "escalation:1"], "remind": ["14 days before"],
+        "keep": ["reminder:7 days before", "escalation:1", "action:run"], "remind": ["14 days before"],
         "level_offset_1": "5 days after", "level_to_1": "boss@example.org",
     }  # fmt: skip
     seen = admin_person.sends(f"/deadlines/{made['id']}/preview", **changed).text
@@ -286,8 +299,14 @@ def test_an_edit_keeps_fields_that_the_form_does_not_show(admin_person, api, dea
     assert now["calendar"]["dates"] == ["2040-04-30"]
     assert now["calendar"]["adjustment"] == "following"
     stages = {one["key"]: one for one in now["stages"] if one["kind"] not in {"due", "renewal"}}
-    assert stages.keys() == {"reminder:7 days before", "reminder:14 days before", "escalation:1", "escalation:2"}
     assert stages["reminder:7 days before"]["repeat"] == "daily"
+    assert {key: one["condition"] for key, one in stages.items()} == {
+        "reminder:7 days before": None,
+        "reminder:14 days before": None,
+        "escalation:1": condition,
+        "escalation:2": None,
+        "action:run": condition,
+    }
 
 
 @pytest.mark.parametrize("recurrence", [None, "yearly"])

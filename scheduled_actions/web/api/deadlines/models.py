@@ -78,6 +78,15 @@ _Offset = (
 )
 
 
+_Condition = Annotated[
+    JsonObject,
+    Field(
+        description="A condition as in POST /actions, but without `wait`. If it is not met when the stage starts, this "
+        "occurrence of the stage is skipped.",
+    ),
+]
+
+
 class _Stage(RequestModel):
     offset: _Offset
     name: _Name | None = None
@@ -115,6 +124,7 @@ class EscalationLevel(_Notice):
         None,
         description="People who become responsible for the deadline at this level. A level needs `assign` or `to`.",
     )
+    condition: _Condition | None = None
     stop_when: Literal["resolved", "acknowledged"] | None = Field(
         None, description="`acknowledged`: an acknowledgement also stops this level. Default: `resolved`."
     )
@@ -140,6 +150,7 @@ class AutoAction(_Stage, AttemptOptions):
 
     action_type: ActionTypeName
     payload: JsonObject = Field({}, description="Validated against the handler's model.")
+    condition: _Condition | None = None
     lock_group: ShortText | None = None
 
 
@@ -286,6 +297,7 @@ class MoveDeadlinesRequest(_Resend):
     kind=None,
     offset=None,
     action_type=None,
+    condition="The condition that must be met when an occurrence starts; null: none.",
     repeat=None,
     times=None,
     state=None,

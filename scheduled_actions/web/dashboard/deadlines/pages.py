@@ -140,12 +140,12 @@ def stages_as_body(stages: Iterable[Stage]) -> dict[str, Any]:
         if stage.kind == "reminder":
             body["reminders"].append(given | _present(stage, "repeat", "times"))
         elif stage.kind == "escalation":
-            escalation["levels"].append(given | _present(stage, "assign") | {"stop_when": stage.stop_when})
+            escalation["levels"].append(given | _present(stage, "assign", "condition") | {"stop_when": stage.stop_when})
             if stage.repeat is not None:
                 escalation |= {"repeat": stage.times, "interval": stage.repeat}
         elif stage.kind == "action":
             work = {"action_type": stage.action_type, "payload": stage.payload or {}}
-            body["auto_actions"].append(given | work | dict(stage.options or {}))
+            body["auto_actions"].append(given | work | _present(stage, "condition") | dict(stage.options or {}))
     return body
 
 
@@ -309,6 +309,7 @@ def show_deadline(context: RequestContext) -> View:
             "steps": [(step, kind_of(step.stage), look_of(step.state)) for step in deadline.timeline],
             "chart": chart_of(deadline.timeline, due_at=deadline.due_at, now=context.now),
             "offsets": {one.key: one.offset for one in deadline.stages},
+            "conditions": {one.key: json.dumps(one.condition) for one in deadline.stages if one.condition},
             "is_unresolved": deadline.status in {"open", "missed"},
         },
     )
