@@ -106,7 +106,9 @@ def _begin(connection: Connection, claimed: Claimed) -> Guard | Outcome | None:
     if stage is not None and stage != deadline.stage(key):
         changes: dict[str, Any] = {"stages": [stage if one.key == key else one for one in deadline.stages]}
         if isinstance(outcome, settlement.Skipped):
-            changes["entry"] = store.history_entry("held_back", now, stage=key, reason=outcome.reason)
+            changes["entry"] = store.history_entry(
+                "held_back", now, stage=key, occurrence=occurrence, reason=outcome.reason
+            )
         store.write(connection, {deadline.id: changes})
         # A snoozed action is itself rescheduled to the new instant, so no further action is planned.
         if not isinstance(outcome, settlement.Snoozed):

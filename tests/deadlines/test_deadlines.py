@@ -506,6 +506,34 @@ def test_an_acknowledgement_stops_repeated_reminders_but_not_the_escalation(set_
     assert sent == [[], [ANN], ["boss@example.org"], [], [ANN]]
 
 
+def test_a_reminder_held_back_by_an_acknowledgement_is_in_the_history_and_the_timeline(set_one, tick_at, deadlines):
+    made = set_one(reminders=[{"offset": "7 days before", "repeat": "daily"}])
+    deadlines.acknowledge(made.id, until=DUE - 6 * DAY, by="ann")
+
+    tick_at(DUE - 7 * DAY)
+
+    after = deadlines.get(made.id)
+    reason = "acknowledged by ann until 2026-05-27T12:00:00+00:00"
+    (entry,) = [one for one in after.history if one["what"] == "held_back"]
+    assert (entry["stage"], entry["occurrence"], entry["reason"]) == ("reminder:7 days before", 1, reason)
+    first = next(one for one in reading.timeline(deadlines.database, after) if one.stage == "reminder:7 days before")
+    assert (first.occurrence, first.state, first.note) == (1, "held_back", reason)
+
+
+def test_a_failed_reminder_of_an_acknowledged_deadline_is_skipped_instead_of_retried(
+    set_one, tick_at, deadlines, connection
+):
+    made = set_one(reminders=[{"offset": "7 days before", "repeat": "daily"}])
+    # No recipient can be resolved: the first attempt of the reminder fails.
+    connection.execute("update scheduled_action_deadlines set recipients = '[\"unknown:recipient\"]'")
+    tick_at(DUE - 7 * DAY)
+    deadlines.acknowledge(made.id)
+
+    tick_at(DUE - 7 * DAY + HOUR)
+
+    assert ended(connection, made.id)["reminder:7 days before#1"] == "skipped"
+
+
 def test_an_acknowledgement_must_end_in_the_future(set_one, deadlines):
     made = set_one()
 

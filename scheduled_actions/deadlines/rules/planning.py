@@ -198,17 +198,15 @@ def decide(  # noqa: PLR0911 - a return per decision
     if stage.at > now:
         return Snoozed(stage.at - now), None
     if stage.is_acknowledgeable and deadline.is_acknowledged(now):
-        until = deadline.acknowledged_until
-        by = f" by {deadline.acknowledged_by}" if deadline.acknowledged_by else ""
-        reason = f"acknowledged{by}{f' until {until.isoformat()}' if until else ''}"
-        return Skipped(reason), _after_this(deadline, stage, now=until or now)
+        return _acknowledged(deadline), _after_this(deadline, stage, now=deadline.acknowledged_until or now)
     return None, _after_this(deadline, replace(stage, last_at=now), now=now)
 
 
 def _decide_again(deadline: Deadline, stage: Stage, occurrence: int, *, now: datetime, is_first: bool) -> Decision:
     """Decide about an occurrence that has begun: a retry, or a first attempt whose start a change prevented."""
     if stage.revision == deadline.revision or (stage.kind == "action" and not is_first):
-        return None, stage
+        is_stopped = stage.is_acknowledgeable and deadline.is_acknowledged(now)
+        return _acknowledged(deadline) if is_stopped else None, stage
     if stage.repeat is not None:
         return Skipped("the deadline was changed, and the repeated stage was planned again"), None
     at = DeadlineClock.of(deadline).instant(stage, deadline.due_at)
@@ -216,6 +214,12 @@ def _decide_again(deadline: Deadline, stage: Stage, occurrence: int, *, now: dat
     if at > now:
         return Snoozed(at - now), planned
     return None, _after_this(deadline, replace(planned, last_at=now), now=now)
+
+
+def _acknowledged(deadline: Deadline) -> Skipped:
+    by = f" by {deadline.acknowledged_by}" if deadline.acknowledged_by else ""
+    until = f" until {deadline.acknowledged_until.isoformat()}" if deadline.acknowledged_until else ""
+    return Skipped(f"acknowledged{by}{until}")
 
 
 def not_holding(deadline: Deadline) -> str | None:
