@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from contextlib import contextmanager
 from datetime import timedelta
@@ -13,6 +14,7 @@ from psycopg.types.json import Jsonb
 from scheduled_actions import condition
 from scheduled_actions.core.errors import InvalidArgument, TooLarge
 from scheduled_actions.deadlines import reading
+from scheduled_actions.operations.explain.service import explain
 from tests.deadlines.deadline_project import SENT, STARTED, deadline_project, ended, planned, send, start
 from tests.factories import NOW, PATIENCE, set_clock, wait_until
 
@@ -84,6 +86,23 @@ def test_a_level_whose_condition_is_not_met_is_held_back_with_the_reason(runtime
         one for one in reading.timeline(runtime.database, runtime.deadlines.get(made.id)) if one.stage == "escalation:1"
     )
     assert (first.state, shown.state, shown.note) == ("planned", "held_back", entry["reason"])
+
+
+def test_the_explanation_of_a_stage_names_its_condition_and_then_why_it_was_not_met(runtime, connection):
+    set_one(runtime, escalation=[LEVEL])
+    (action_id,) = connection.execute(
+        "select id from scheduled_actions where action_type = 'escalation:send'"
+    ).fetchone()
+    before = explain(runtime, action_id)
+    runtime.facts.report(ORDER, "state", "approved")
+    tick_at(runtime, connection, DUE + DAY)
+
+    after = explain(runtime, action_id)
+
+    assert (before.code, before.details["condition"]) == ("not_due", NOT_APPROVED)
+    assert json.loads(before.sentence.partition("it then runs only if its condition is met: ")[2]) == NOT_APPROVED
+    assert after.code == "skipped"
+    assert "condition_not_met: condition: " in after.sentence
 
 
 def test_a_repeated_level_continues_after_an_unmet_condition(runtime, connection):

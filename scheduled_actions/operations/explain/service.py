@@ -6,6 +6,7 @@ Every query reads a bounded number of rows: due actions ahead and waits are read
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 from uuid import UUID
 
 from scheduled_actions.actions.store import action_of
@@ -73,6 +74,7 @@ def explain(parts: Installation, action_id: UUID | str, *, team_id: str | None =
             locked_since=since,
             series=_series(connection, action) if is_due else None,
             cycle=_cycle(connection, action) if is_pending else (),
+            stage_condition=_stage_condition(connection, action) if is_pending else None,
             ahead=_ahead(connection, action) if is_due and action.lock_group is None and team_id is None else None,
         )
     return _explain(context)
@@ -155,3 +157,16 @@ def _cycle(connection: Connection, action: Action) -> Sequence[UUID]:
     from scheduled_actions.actions.evaluation import cycles_among_waiting  # noqa: PLC0415 - most projects have no conditions
 
     return next(iter(cycles_among_waiting(connection, action_id=action.id, most=1)), ())
+
+
+def _stage_condition(connection: Connection, action: Action) -> Any:  # noqa: ANN401 - any JSON
+    """Return the condition of the action's stage of a deadline; None without one."""
+    if action.deadline_id is None:
+        return None
+    from scheduled_actions.deadlines import store as deadlines  # noqa: PLC0415 - most actions have no deadline
+    from scheduled_actions.deadlines.rules.planning import parse_occurrence  # noqa: PLC0415 - as above
+
+    found = deadlines.get(connection, action.deadline_id)
+    _, name = deadlines.stage_of(connection, action.id)
+    stage = None if found is None or name is None else found.deadline.stage(parse_occurrence(name)[0])
+    return None if stage is None else stage.condition

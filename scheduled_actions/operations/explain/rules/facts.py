@@ -148,6 +148,8 @@ class ActionContext:
     series: SeriesState | None = None
     #: Actions that wait for one another in this order; the action is one of them, or waits for one.
     cycle: Sequence[UUID] = ()
+    #: The condition of the action's stage of a deadline; None without one.
+    stage_condition: Any = None
     #: Due actions ahead of the action, counted to `AHEAD_MOST`; None: not counted.
     ahead: int | None = None
 

@@ -124,11 +124,13 @@ def _pending(context: ActionContext) -> Iterator[Explanation]:
             | {"times_out_at": iso(ends_at)},
         )
     if context.is_early:
+        condition = context.stage_condition
+        then = "" if condition is None else f"; it then runs only if its condition is met: {json.dumps(condition)}"
         yield Explanation(
             code=Code.NOT_DUE,
-            sentence=f"it becomes due {_when(context)}",
+            sentence=f"it becomes due {_when(context)}{then}",
             remedy=_run_now(context),
-            details=context.timing,
+            details=context.timing | ({} if condition is None else {"condition": condition}),
         )
 
 
