@@ -270,10 +270,10 @@ class Runtime:
     @_part
     def sender(self) -> Sender:
         """Sends notifications."""
-        from scheduled_actions.deadlines import store as deadlines  # noqa: PLC0415 - loaded on first use
+        from scheduled_actions.deadlines import changes, store  # noqa: PLC0415 - loaded on first use
         from scheduled_actions.notifications.sending import Sender  # noqa: PLC0415 - loaded on first use
 
-        return Sender(self.notifications, self.database, deadlines.valid_guards, deadlines.insert_receipts)
+        return Sender(self.notifications, self.database, store.valid_guards, store.insert_receipts, changes.plan_again)
 
     #: Counts rejected pings.
     rejected_pings: _lazy[RejectedPings] = _lazy("operations.rejected_pings:RejectedPings", "database")

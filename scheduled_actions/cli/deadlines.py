@@ -45,6 +45,7 @@ from scheduled_actions.core.pages import read_page
 from scheduled_actions.deadlines.model import Deadline
 
 if TYPE_CHECKING:
+    from scheduled_actions.deadlines.changes import SetOutcome
     from scheduled_actions.deadlines.reading import TimelineEntry
 
 #: Columns that `show` prints on other lines, or not at all.
@@ -190,8 +191,8 @@ def create(
         "created_by": caller(),
     }
     with handlers_aside():
-        deadline, is_new = project.open().deadlines.set(arguments)
-    _report(deadline, f"{'created' if is_new else 'is up to date'}: due {zoned(deadline.due_at, deadline)}")
+        deadline, outcome = project.open().deadlines.set(arguments)
+    _report(deadline, f"{_set_text(deadline, outcome)}: due {zoned(deadline.due_at, deadline)}")
 
 
 @deadlines.command(short_help="Change reminders, escalation, actions, recipients or rule.")
@@ -356,6 +357,18 @@ def _document(deadline: Deadline) -> dict[str, Any]:
 def _report(deadline: Deadline, text: str) -> None:
     """Print the change of a deadline."""
     answer(_document(deadline), f"{label(deadline)} {text}")
+
+
+def _set_text(deadline: Deadline, outcome: SetOutcome) -> str:
+    """Return what `create` did: `changed (recipients, stages)`."""
+    match outcome:
+        case "changed":
+            names = ", ".join(deadline.history[-1].get("changes", ()))
+            return f"changed ({names})" if names else "changed"
+        case "unchanged":
+            return "is up to date"
+        case "created":
+            return "created"
 
 
 def _completion_text(deadline: Deadline) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from scheduled_actions.core.errors import (
@@ -16,6 +16,7 @@ from scheduled_actions.core.errors import (
 )
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.database.connection import Connection
+from scheduled_actions.database.transactions import limit_lock_waits
 from scheduled_actions.deadlines import store
 from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
@@ -25,6 +26,9 @@ from scheduled_actions.deadlines.rules.planning import DeadlineClock
 NOT_ACKNOWLEDGED: dict[str, Any] = dict.fromkeys(("acknowledged_at", "acknowledged_by", "acknowledged_until"))
 #: Evaluation steps per deadline in the budget of a move.
 _STEPS_PER_DEADLINE = 100
+_REPLACED = "the deadline was changed before all recipients were notified"
+#: What a `set_deadline` call did.
+SetOutcome: TypeAlias = Literal["created", "changed", "unchanged"]
 #: Parts of a definition whose change invalidates notifications in progress.
 _SHAPING = ("stages", "timezone", "calendar")
 #: Columns that a new definition replaces.
@@ -32,7 +36,7 @@ _CHANGED_COLUMNS = ("timezone", "calendar", "target_type", "target_id", "metadat
 #: Columns that a new deadline copies from its arguments, and the next deadline of a series from the one before it.
 _NEW_COLUMNS = ("name", "team_id", "target_type", "target_id", "calendar", "metadata", "created_by")
 #: Fields of a stage that a new definition keeps.
-_PROGRESS = ("state", "at", "occurrence", "begun", "last_at")
+_PROGRESS = ("state", "at", "occurrence", "begun", "last_at", "replaces")
 
 
 def refuse_closed(reference: object, deadline: Deadline, *statuses: str) -> None:
@@ -171,7 +175,10 @@ def create_next(connection: Connection, deadline: Deadline, now: datetime) -> UU
 
 def _insert_next(connection: Connection, before: Deadline, series_id: UUID, due_at: datetime) -> UUID | None:
     (new_id,), now = store.new_ids(connection, 1)
-    stages = [replace(stage, state="planned", at=None, occurrence=1, begun=0, last_at=None) for stage in before.stages]
+    stages = [
+        replace(stage, state="planned", at=None, occurrence=1, begun=0, last_at=None, replaces=None)
+        for stage in before.stages
+    ]
     clock, anchor_at = DeadlineClock.of(before), before.anchor_at or due_at
     row = _planned_columns(new_id, before, stages, clock=clock, due_at=due_at, anchor_at=anchor_at, now=now) | {
         "series_id": series_id,
@@ -182,7 +189,9 @@ def _insert_next(connection: Connection, before: Deadline, series_id: UUID, due_
     return next(iter(_insert(connection, [row])), None)
 
 
-def update_by_name(connection: Connection, found: store.DeadlineSnapshot, new: NewDeadline) -> Deadline:
+def update_by_name(
+    connection: Connection, found: store.DeadlineSnapshot, new: NewDeadline
+) -> tuple[Deadline, SetOutcome]:
     """Update a locked deadline with the arguments of a later `set_deadline` call for its name; return the deadline.
 
     Arguments equal to the stored ones change nothing. A single deadline is moved, even if its due instant is the same.
@@ -198,15 +207,16 @@ def update_by_name(connection: Connection, found: store.DeadlineSnapshot, new: N
     definition = new.definition
     # The reach is not compared: unchanged addresses keep the reach of the call that first gave them.
     if before.problem is None and {**before.definition, "reach": None} == {**definition, "reach": None}:
-        return before
+        return before, "unchanged"
     if before.series_id is None:
         if new.recurrence is not None:
             raise InvalidArgument("recurrence", new.recurrence, problem=HOW_TO_BEGIN)
         columns = {name: getattr(new, name) for name in _CHANGED_COLUMNS}
         columns |= {"recipients": list(new.recipients), "definition": definition}
         moves = [(before, redefined(before, new, definition), first_due_at(new, DeadlineClock.of(new), now))]
-        move(connection, moves, now, what="changed", by=new.created_by, columns=columns)
-        return store.read(connection, before.id)
+        changed = _changed_arguments(before, definition)
+        move(connection, moves, now, what="changed", by=new.created_by, changes=changed, columns=columns)
+        return store.read(connection, before.id), "changed"
     if new.recurrence is None:
         raise InvalidArgument("recurrence", None, problem=HOW_TO_END)
     if any(definition[name] != before.definition.get(name) for name in ("due_at", "delay")):
@@ -217,7 +227,7 @@ def update_by_name(connection: Connection, found: store.DeadlineSnapshot, new: N
             "series=True, then set_deadline",
         )
     redefine(connection, found, new, definition, by=new.created_by)
-    return store.read(connection, before.id)
+    return store.read(connection, before.id), "changed"
 
 
 def close(
@@ -274,6 +284,7 @@ def move(
     by: str | None = None,
     reason: str | None = None,
     resend: bool | None = None,
+    changes: Sequence[str] | None = None,
     columns: Mapping[str, Any] | None = None,
 ) -> None:
     """Change the due instants of deadlines, and plan their stages again.
@@ -286,6 +297,7 @@ def move(
         by: Who moves the deadlines, for the history.
         reason: The reason, for the history.
         resend: Whether to plan stages again that have already run; None: only those of missed deadlines.
+        changes: The names of changed arguments, for the history.
         columns: Further columns to write.
 
     Raises:
@@ -293,15 +305,47 @@ def move(
         BudgetExceeded: Planning the stages takes too many steps.
     """
     changed = {**(columns or {}), **NOT_ACKNOWLEDGED, "status": "open", "missed_at": None, "revisions": 1}
-    changes: list[tuple[Deadline, dict[str, Any]]] = []
+    moved: list[tuple[Deadline, dict[str, Any]]] = []
     budget = EvaluationBudget("the move", steps=max(STEPS, _STEPS_PER_DEADLINE * len(moves)))
     for before, deadline, due_at in moves:
         resends = before.status == "missed" if resend is None else resend
         stages = tuple(_reset(deadline, one) if _recurs(before, one, resends) else one for one in deadline.stages)
         stages = planning.plan_deadline(replace(deadline, stages=stages, due_at=due_at), now, budget)
-        entry = store.history_entry(what, now, by=by, reason=reason, due_at=due_at, before=before.due_at)
-        changes.append((before, changed | {"due_at": due_at, "stages": stages, "entry": entry}))
-    _write(connection, changes)
+        entry = store.history_entry(
+            what, now, by=by, reason=reason, due_at=due_at, before=before.due_at, changes=changes
+        )
+        moved.append((before, changed | {"due_at": due_at, "stages": stages, "entry": entry}))
+    _write(connection, moved)
+
+
+def plan_again(connection: Connection, guard: Mapping[str, Any], *, team_id: str | None) -> None:
+    """Plan the stage of a notification again that is not sent because its deadline was changed.
+
+    The new occurrence replaces that of the notification, and notifies the recipients without a receipt. It runs at the
+    instant of the stage, or immediately if that has passed. The stage is planned again once for all its notifications.
+
+    Args:
+        connection: In a transaction.
+        guard: The guard of the notification, as `store.valid_guards` takes it.
+        team_id: The team of the notification.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: Another transaction has locked the deadline.
+    """
+    limit_lock_waits(connection, store.LOCK_WAIT_MS)
+    found = store.lock(connection, [UUID(str(guard["deadline_id"]))])
+    if not found or found[0].deadline.team_id != team_id or found[0].deadline.problem is not None:
+        return
+    deadline, now = found[0]
+    key, occurrence = planning.parse_occurrence(str(guard.get("stage") or ""))
+    stage = deadline.stage(key)
+    if stage is None or not planning.is_replaceable(deadline, stage, occurrence, now=now):
+        return
+    again = replace(stage, state="planned", occurrence=occurrence + 1, replaces=stage.replaces or occurrence)
+    stages = tuple(again if one is stage else one for one in deadline.stages)
+    stages = planning.plan_deadline(replace(deadline, stages=stages), now)
+    entry = store.history_entry("replaced", now, stage=key, occurrence=occurrence, reason=_REPLACED)
+    _write(connection, [(deadline, {"stages": stages, "entry": entry})])
 
 
 def redefine(
@@ -345,9 +389,16 @@ def redefine(
         stages = planning.plan_deadline(after, now, budget)
         if after.recurrence is not None:
             _refuse_overlap(after.recurrence, stages, DeadlineClock.of(after, budget), after.due_at)
-        entry = store.history_entry("changed", now, by=by, reason=reason, changes=sorted(changed - {"reach"}))
+        entry = store.history_entry("changed", now, by=by, reason=reason, changes=_changed_arguments(first, definition))
         changes.append((before, columns | rule | {"definition": after.definition, "stages": stages, "entry": entry}))
     _write(connection, changes)
+
+
+def _changed_arguments(before: Deadline, definition: Mapping[str, Any]) -> list[str]:
+    """Return the names of the arguments that a definition changes."""
+    return sorted(
+        name for name, value in definition.items() if name != "reach" and before.definition.get(name) != value
+    )
 
 
 def _write(connection: Connection, changes: Sequence[tuple[Deadline, Mapping[str, Any]]]) -> None:
@@ -381,5 +432,9 @@ def _reset(deadline: Deadline, stage: Stage) -> Stage:
     """Return a finished stage with a new planned occurrence, numbered after those that have begun."""
     times = next((one.get("times") for one in deadline.definition.get("stages", ()) if one["key"] == stage.key), None)
     return replace(
-        stage, state="planned", occurrence=stage.begun + 1, times=None if times is None else stage.begun + times
+        stage,
+        state="planned",
+        occurrence=stage.begun + 1,
+        times=None if times is None else stage.begun + times,
+        replaces=None,
     )

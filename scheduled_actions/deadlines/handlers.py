@@ -54,8 +54,7 @@ class Guard:
         deadlock.
         """
         found = store.lock(connection, [self.deadline_id])
-        key, _ = planning.parse_occurrence(self.stage)
-        return bool(found) and planning.holds(found[0].deadline, key, self.revision, now=found[0].now)
+        return bool(found) and planning.holds(found[0].deadline, self.stage, self.revision, now=found[0].now)
 
     def after_condition(self, connection: Connection, outcome: Outcome | None) -> Outcome | None:
         """Return the outcome of the attempt after the evaluation of the condition; None to call the handler.
@@ -161,6 +160,8 @@ def send_notices(
         return job
     stage, is_escalation = job.stage, job.stage.kind == "escalation"
     notified, passed_over = (_notify_first_present if is_escalation else _notify)(context, notifications, job)
+    if not notified:
+        return Skip("every recipient has received this notice")
     facts = {"stage": stage.key, "occurrence": payload.occurrence, "to": notified, "passed_over": passed_over or None}
     what = "escalated" if is_escalation else "reminded"
     changes: dict[str, Any] = {"entry": store.history_entry(what, job.now, **facts, assigned=stage.assign)}
@@ -264,6 +265,7 @@ def _notify(context: Context, notifications: Notifications, job: NotificationJob
             # A reassignment does not change the recipients of a stage that has its own.
             **({"is_for_recipients": True} if stage.to is None else {}),
         },
+        received=store.received(context.connection, deadline.id, planning.replaced_occurrences(stage)),
         team_id=deadline.team_id,
         reach=deadline.reach,
         arguments={"target": _target(deadline)},
@@ -297,8 +299,7 @@ def _notify_first_present(
 
 def _name(person: Person) -> str:
     """Return a person's name, id or email address for the history; a masked address of other channels."""
-    channel = parse_channel(person.channels[0])
-    return person.name or person.id or (channel.address if channel.kind == "email" else channel.masked)
+    return person.name or person.id or parse_channel(person.channels[0]).shown
 
 
 def _time_left(job: NotificationJob) -> timedelta:

@@ -61,6 +61,9 @@ class Stage:
     last_at: datetime | None = None
     #: The deadline's revision when an occurrence last began or was held back.
     revision: int = 0
+    #: The first of the occurrences that the last one replaces, because a change of the deadline prevented some of their
+    #: notifications; recipients of the others are not notified again. None: it replaces none.
+    replaces: int | None = None
 
     @property
     def is_planned(self) -> bool:

@@ -18,7 +18,7 @@ from scheduled_actions.deadlines.rules import planning
 #: Maximum number of receipts, and of timeline entries, shown with a deadline.
 MAX_TIMELINE = 100
 #: The timeline state of history entries, by their `what`.
-_STATE_OF_ENTRY = {"reminded": "sent", "escalated": "sent", "held_back": "held_back"}
+_STATE_OF_ENTRY = {"reminded": "sent", "escalated": "sent", "held_back": "held_back", "replaced": "replaced"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class TimelineEntry:
     #: The key of the stage, and the number of its occurrence.
     stage: str
     occurrence: int
-    #: A `StageState`; `sent`, `held_back` or `done`; or another status of its action, such as `failed`.
+    #: A `StageState`; `sent`, `held_back`, `replaced` or `done`; or another status of its action, such as `failed`.
     state: str
     #: The recipients, a reason or an error; None without one.
     note: str | None

@@ -23,7 +23,7 @@ from scheduled_actions.database import clock as database_clock
 from scheduled_actions.database.connection import Connection, Database, atomic
 from scheduled_actions.database.transactions import announce, borrowed_connection
 from scheduled_actions.deadlines import changes as change, store
-from scheduled_actions.deadlines.changes import NOT_ACKNOWLEDGED, refuse_closed
+from scheduled_actions.deadlines.changes import NOT_ACKNOWLEDGED, SetOutcome, refuse_closed
 from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
 from scheduled_actions.deadlines.rules.definition import (
@@ -107,7 +107,7 @@ class Deadlines:
         *,
         requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
-    ) -> tuple[Deadline, bool]:
+    ) -> tuple[Deadline, SetOutcome]:
         """Create a deadline, or update the unresolved deadline with the same name in its team.
 
         Arguments equal to the stored ones change nothing. A change of a single deadline also has the effects of `move`:
@@ -120,7 +120,7 @@ class Deadlines:
             connection: Joins the caller's transaction.
 
         Returns:
-            The deadline, and whether it was created.
+            The deadline, and whether it was created, changed or left unchanged.
 
         Raises:
             RequestError: An argument is invalid, a type has no handler or is not open to the requester, or a payload is
@@ -131,12 +131,13 @@ class Deadlines:
         new = self._checked(given, requester)
         with borrowed_connection(self.database, connection) as lent, atomic(lent):
             # If another session creates a deadline of this name at the same time, the second attempt updates it.
+            result: tuple[Deadline, SetOutcome]
             for _ in range(2):
                 if (found := _lock_by_name(lent, new)) is not None:
-                    result = change.update_by_name(lent, found, new), False
+                    result = change.update_by_name(lent, found, new)
                     break
                 if created := change.create(lent, [new]):
-                    result = store.read(lent, created[0]), True
+                    result = store.read(lent, created[0]), "created"
                     break
             else:
                 raise UnknownDeadline(new.name)
@@ -585,7 +586,7 @@ class Deadlines:
         requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Deadline:
-        """Replace the recipients of a deadline's future notifications; return the deadline.
+        """Replace the recipients of a deadline's notifications that were not sent; return the deadline.
 
         After this method has returned, only stages with their own recipients can still notify a former recipient. An
         acknowledgement ends. The next deadline of the series has the recipients of the definition again.

@@ -150,8 +150,7 @@ def valid_guards(connection: Connection, guards: Sequence[Mapping[str, Any]], *,
 def _is_valid(found: DeadlineSnapshot | None, guard: Mapping[str, Any]) -> bool:
     if found is None or (guard.get("is_for_recipients") and not planning.is_recipient(found.deadline, guard.get("to"))):
         return False
-    key, _ = planning.parse_occurrence(str(guard.get("stage") or ""))
-    return planning.holds(found.deadline, key, guard.get("revision"), now=found.now)
+    return planning.holds(found.deadline, str(guard.get("stage") or ""), guard.get("revision"), now=found.now)
 
 
 def insert_receipts(connection: Connection, receipts: Sequence[Mapping[str, Any]], *, team_id: str | None) -> None:
@@ -172,6 +171,13 @@ def receipts_of(
             connection, "receipts_of_deadline", deadline_id=deadline_id, before=before, limit=limit
         )
     ]
+
+
+def received(connection: Connection, deadline_id: UUID, occurrences: Sequence[str]) -> set[tuple[str | None, str]]:
+    """Return the recipient and the address of each notification that was sent for these occurrences of a stage."""
+    if not occurrences:
+        return set()
+    return set(sql.run(connection, "received_notices", deadline_id=deadline_id, stages=list(occurrences)))
 
 
 def create(connection: Connection, deadlines: Sequence[Mapping[str, Any]]) -> set[UUID]:

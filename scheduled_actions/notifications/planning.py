@@ -1,7 +1,7 @@
 """Schedule notifications as actions of the type `notification:send`."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeAlias
@@ -221,6 +221,7 @@ class Notifications:
         schedule: Callable[..., object],
         severity: Severity,
         guard: Mapping[str, Any] | None = None,
+        received: Collection[tuple[str | None, str]] = (),
         team_id: str | None = None,
         reach: AddressReach | None = None,
         arguments: Mapping[str, Any] | None = None,
@@ -233,6 +234,7 @@ class Notifications:
             schedule: Takes the action type, the payload and further arguments, like `Context.schedule`.
             severity: The severity of the notifications.
             guard: `{"deadline_id", "stage"}`: the notifications are sent only while the stage is valid; None: always.
+            received: The `recipient` and `address` of receipts; people with such a receipt are not notified.
             team_id: The team of the deadline.
             reach: Which addresses the caller who gave the recipients may use; None: any, for application code.
             arguments: Further arguments of `schedule_action`.
@@ -254,7 +256,11 @@ class Notifications:
         options = NoticeOptions(
             severity=severity, guard=guard, digest=True, team_id=team_id, reach=reach, arguments=arguments or {}
         )
-        planned = self.planned(recipients, words, options, now=reminder.now)
+        planned = [
+            (person, one)
+            for person, one in self.planned(recipients, words, options, now=reminder.now)
+            if not any((person.name or person.id, channel.shown) in received for channel in person.ways)
+        ]
         for _, one in planned:
             schedule(one.pop("action_type"), one.pop("payload"), **one)
         return [person for person, _ in planned], self.recipients.away(recipients, team_id=team_id, now=reminder.now)

@@ -22,6 +22,8 @@ from scheduled_actions.registry.handler import Context, Fail, Skip, Snooze
 _SETTLE_SECONDS = 1.0
 #: Seconds that must be left, without those for the settlement, to try another channel in the same attempt.
 _CHANNEL_SECONDS = 3.0
+#: The delay until a notification is checked again whose deadline is locked by another transaction.
+_LOCKED_SECONDS = 1
 #: Delays before a channel is tried again after a temporary failure; after the last delay, the next channel is tried.
 #: The last channel of a person is retried as long as the action has attempts left.
 DELAYS = (timedelta(minutes=1), timedelta(minutes=5))
@@ -33,6 +35,8 @@ NextStep: TypeAlias = Literal["again", "next", "retry", "over"]
 CheckGuards: TypeAlias = Callable[..., Sequence[bool]]
 #: Takes a connection, receipts and `team_id`; stores those for deadlines of the team.
 InsertReceipts: TypeAlias = Callable[..., None]
+#: Takes a connection, a guard and `team_id`.
+PlanAgain: TypeAlias = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class Sender:
     valid_guards: CheckGuards | None = None
     #: Stores receipts of notifications with a guard; None: they are not stored.
     insert_receipts: InsertReceipts | None = None
+    #: Plans the stage of a notification with an invalid guard again; None: it is not planned again.
+    plan_again: PlanAgain | None = None
 
     def send(self, given: Notice | list[Notice], context: Context) -> Skip | Snooze | dict[str, Any]:
         """Send the notifications to one person as a single message.
@@ -130,28 +136,25 @@ class Sender:
         return self._try_channels(notices, person, ChannelProgress.of(context.state), context)
 
     def _try_channels(
-        self, notices: Sequence[Notice], person: Person, progress: ChannelProgress, context: Context
+        self, given: Sequence[Notice], person: Person, progress: ChannelProgress, context: Context
     ) -> Skip | Snooze | dict[str, Any]:
-        ways = person.ways
+        ways, notices = person.ways, list(given)
         while progress.channel < len(ways):
             channel = ways[progress.channel]
             if progress.tried and context.seconds_left < _CHANNEL_SECONDS + _SETTLE_SECONDS:
                 return Snooze(0, progress.as_json())
-            # The deadlines of the guards are locked while the message is sent. The completion of a deadline waits until
-            # then, so no message is sent after the deadline is completed.
-            with self._valid(notices, context.action.team_id) as (valid, connection):
+            valid, message_id, failure = self._send_if_valid(channel, notices, person, context)
+            if len(valid) < len(notices):
+                # The stages of the others are planned again before the valid ones are sent: if that failed afterwards,
+                # a retry would send the message twice.
+                try:
+                    self._plan_again([notice for notice in notices if notice not in valid], context.action.team_id)
+                except psycopg.errors.LockNotAvailable:
+                    return Snooze(_LOCKED_SECONDS, progress.as_json())
                 if not valid:
                     return Skip("its deadline does not exist, was changed, or is closed, paused or acknowledged")
-                message_id, failure = self._send(channel, valid, person, context)
-                # A receipt shows email addresses in full; addresses of other channels may be secrets.
-                receipt = {
-                    "recipient": person.name or person.id,
-                    "channel": channel.kind,
-                    "address": channel.address if channel.kind == "email" else channel.masked,
-                    "message_id": message_id,
-                    "problem": None if failure is None else failure.problem,
-                }
-                self._store_receipts(connection, valid, receipt, context)
+                notices = valid
+                continue
             attempt = {
                 "channel": channel.kind,
                 "address": channel.masked,
@@ -162,7 +165,7 @@ class Sender:
                 return {
                     "sent": {**attempt, "message_id": message_id, "to": person.name or person.id},
                     "notices": [_summary(notice) for notice in valid],
-                    "left_out": [_summary(notice) for notice in notices if notice not in valid],
+                    "left_out": [_summary(notice) for notice in given if notice not in valid],
                     "tried": list(progress.tried),
                 }
             context.log.warning("notice.channel_failed channel=%s final=%s", channel.kind, failure.is_final)
@@ -174,6 +177,27 @@ class Sender:
             if next_step == "retry":
                 raise NoChannelYet(_failures(progress))
         raise Fail(_failures(progress))
+
+    def _send_if_valid(
+        self, channel: Channel, notices: Sequence[Notice], person: Person, context: Context
+    ) -> tuple[list[Notice], str | None, channels.ChannelFailed | None]:
+        """Send a message if all its notifications are valid; return the valid ones, the message id and the failure."""
+        # The deadlines of the guards are locked while the message is sent. The completion of a deadline waits until
+        # then, so no message is sent after the deadline is completed.
+        with self._valid(notices, context.action.team_id) as (valid, connection):
+            if len(valid) < len(notices):
+                return valid, None, None
+            message_id, failure = self._send(channel, valid, person, context)
+            # A receipt shows email addresses in full; addresses of other channels may be secrets.
+            receipt = {
+                "recipient": person.name or person.id,
+                "channel": channel.kind,
+                "address": channel.shown,
+                "message_id": message_id,
+                "problem": None if failure is None else failure.problem,
+            }
+            self._store_receipts(connection, valid, receipt, context)
+            return valid, message_id, failure
 
     @contextmanager
     def _valid(
@@ -192,6 +216,18 @@ class Sender:
             answers = self.valid_guards(connection, guards, team_id=team_id)
             invalid = [notice for notice, is_valid in zip(guarded, answers, strict=True) if not is_valid]
             yield [notice for notice in notices if notice not in invalid], connection
+
+    def _plan_again(self, notices: Sequence[Notice], team_id: str | None) -> None:
+        """Plan the stages of invalid notifications again; each stage at most once.
+
+        Raises:
+            LockNotAvailable: A deadline is being changed, or one of its notifications is being sent.
+        """
+        if self.plan_again is None:
+            return
+        for notice in notices:
+            with self.database.connection() as connection, connection.transaction():
+                self.plan_again(connection, notice.guard, team_id=team_id)
 
     def _store_receipts(
         self, connection: Connection | None, notices: Sequence[Notice], receipt: Mapping[str, Any], context: Context

@@ -57,6 +57,17 @@ def test_update_changes_given_options_and_removes_reset_ones(run, create):
     assert (nothing.exit_code, "nothing to change" in nothing.stderr) == (2, True)
 
 
+def test_create_with_an_existing_name_prints_what_it_changed(run):
+    usual = ("deadlines", "create", "license", "42", "--due", DUE, "--name", "renewal")
+    first = run(*usual, "--recipient", "ann@example")
+    again = run(*usual, "--recipient", "ann@example")
+    changed = run(*usual, "--recipient", "ann@example.org", "--reminder", "60 days before")
+
+    due = "due 2026-06-02 14:00:00+00:00\n"
+    assert (first.stdout, again.stdout) == (f"renewal created: {due}", f"renewal is up to date: {due}")
+    assert changed.stdout == f"renewal changed (recipients, stages): {due}"
+
+
 def test_a_deadline_is_created_and_shown_as_a_timeline(run, create):
     created = create(
         "--reminder", '{"offset": "7 days before at 09:00", "repeat": "daily"}',

@@ -121,10 +121,10 @@ def test_a_change_of_a_series_applies_to_later_deadlines(deadlines, tick_at, con
 def test_setting_a_series_again_by_name_replaces_its_reminders(deadlines, connection):
     made, _ = deadlines.set(YEARLY)
 
-    again, is_new = deadlines.set(YEARLY | {"reminders": ["10 days before"]})
+    again, outcome = deadlines.set(YEARLY | {"reminders": ["10 days before"]})
     once_more, _ = deadlines.set(YEARLY | {"reminders": ["10 days before"]})
 
-    assert (is_new, again.id) == (False, made.id)
+    assert (outcome, again.id) == ("changed", made.id)
     assert once_more == again
     assert set(when(connection, made)) == {"reminder:10 days before#1", "due#1", "renewal#1"}
 

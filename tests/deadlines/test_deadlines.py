@@ -164,14 +164,16 @@ def test_setting_a_deadline_again_by_name_updates_it_only_if_an_argument_differs
         "recipients": ANN,
         "reminders": ["60 days before", "7 days before"],
     }
-    first, is_new = deadlines.set(given)
+    first, outcome = deadlines.set(given)
     tick_at(DUE - 50 * DAY)
     before = planned(connection, first.id)
 
-    again, is_new_again = deadlines.set(given)
-    other, _ = deadlines.set(given | {"due_at": DUE + DAY, "reminders": ["60 days before", "3 days before"]})
+    again, outcome_again = deadlines.set(given)
+    other, last_outcome = deadlines.set(given | {"due_at": DUE + DAY, "reminders": ["60 days before", "3 days before"]})
 
-    assert (is_new, is_new_again, again.id, again.revision) == (True, False, first.id, first.revision)
+    assert (outcome, outcome_again, last_outcome) == ("created", "unchanged", "changed")
+    assert (again.id, again.revision) == (first.id, first.revision)
+    assert other.history[-1]["changes"] == ["due_at", "stages"]
     assert set(before) == {"reminder:7 days before#1", "due#1"}
     assert planned(connection, other.id) == {"reminder:3 days before#1": DUE - 2 * DAY, "due#1": DUE + DAY}
     assert (other.id, notified()) == (first.id, [ANN])
@@ -182,10 +184,10 @@ def test_concurrent_sets_of_one_name_create_one_deadline(runtime, database_url, 
 
     ids = together(database_url, 4, lambda own, _: runtime.deadlines.set(given, connection=own)[0].id)
     runtime.deadlines.complete("renewal")
-    fresh, is_new = runtime.deadlines.set(given)
+    fresh, outcome = runtime.deadlines.set(given)
 
     assert len(set(ids)) == 1
-    assert is_new
+    assert outcome == "created"
     assert fresh.id not in ids
 
 

@@ -125,8 +125,8 @@ def test_setting_an_invalid_deadline_again_by_its_name_repairs_it(runtime, conne
     runtime.deadlines.set(given | {"reminders": ["1 day before"]})
     connection.execute(f"update {TABLE} set stages = '[7]'")
 
-    again, is_new = runtime.deadlines.set(given | {"reminders": ["1 day before"]})
+    again, outcome = runtime.deadlines.set(given | {"reminders": ["1 day before"]})
 
-    assert (is_new, again.problem, [one.key for one in again.stages]) == (
-        False, None, ["reminder:1 day before", "due"],
+    assert (outcome, again.problem, [one.key for one in again.stages]) == (
+        "changed", None, ["reminder:1 day before", "due"],
     )  # fmt: skip

@@ -229,19 +229,46 @@ def not_holding(deadline: Deadline) -> str | None:
     return "the deadline is paused" if deadline.paused_at is not None else None
 
 
-def holds(deadline: Deadline, key: str, revision: int | None, *, now: datetime) -> bool:
+def holds(deadline: Deadline, name: str, revision: int | None, *, now: datetime) -> bool:
     """Return whether an action of a stage may still run, or a notification of the stage may still be sent.
 
     Args:
         deadline: The current state of the deadline.
-        key: The key of the stage.
+        name: The occurrence of the stage, as `occurrence_name` returns it; empty for an action without a stage.
         revision: The revision of the deadline when the action was checked or the notification was created; None: any.
         now: The database's current time.
     """
     if not_holding(deadline) is not None or (revision is not None and revision != deadline.revision):
         return False
+    key, occurrence = parse_occurrence(name)
     stage = deadline.stage(key)
-    return stage is None or not (stage.is_acknowledgeable and deadline.is_acknowledged(now))
+    if stage is None:
+        return True
+    is_replaced = stage.repeat is None and occurrence < stage.occurrence
+    return not is_replaced and not (stage.is_acknowledgeable and deadline.is_acknowledged(now))
+
+
+def is_replaceable(deadline: Deadline, stage: Stage, occurrence: int, *, now: datetime) -> bool:
+    """Return whether another occurrence may replace one whose notification is not sent.
+
+    Repeated stages need no replacement, because their next occurrence is planned.
+
+    Args:
+        deadline: The current state of the deadline.
+        stage: A stage of the deadline.
+        occurrence: The number of the occurrence.
+        now: The database's current time.
+    """
+    is_last = stage.state == "begun" and occurrence == stage.begun
+    is_muted = stage.is_acknowledgeable and deadline.is_acknowledged(now)
+    return is_last and stage.repeat is None and deadline.is_unresolved and not is_muted
+
+
+def replaced_occurrences(stage: Stage) -> list[str]:
+    """Return the occurrences that the last begun one of a stage replaces, as `occurrence_name` returns them."""
+    # A changed definition can make a stage repeat: its later occurrences replace none.
+    first = stage.begun if stage.replaces is None or stage.repeat is not None else stage.replaces
+    return [occurrence_name(stage.key, number) for number in range(first, stage.begun)]
 
 
 def is_recipient(deadline: Deadline, to: object) -> bool:

@@ -107,6 +107,7 @@ _STAGE: dict[str, ValueRule] = {
     "begun": COUNT,
     "last_at": INSTANT,
     "revision": COUNT,
+    "replaces": or_null(count_rule(1, expected="a count of at least 1")),
 }
 _ENTRY: dict[str, ValueRule] = {"what": TEXT, "at": INSTANT}
 #: Required fields of a stored stage or history entry.

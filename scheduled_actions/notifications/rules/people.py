@@ -45,6 +45,11 @@ class Channel:
         return f"Channel({self.kind}, {self.masked})"
 
     @property
+    def shown(self) -> str:
+        """The address as receipts and histories show it: an email address, or the masked address of another channel."""
+        return self.address if self.kind == "email" else self.masked
+
+    @property
     def masked(self) -> str:
         """The address as shown in logs, errors and results, without parts that may be secret."""
         match self.kind:

@@ -364,8 +364,8 @@ class DeadlinePreviewDocument(ResponseModel):
     at=None,
     stage=None,
     occurrence=None,
-    state="`planned`, `begun`, `left_out`, `withdrawn`, `sent`, `held_back`, `done`, or another status of the stage's "
-    "action, such as `failed`.",
+    state="`planned`, `begun`, `left_out`, `withdrawn`, `sent`, `held_back`, `replaced`, `done`, or another status of "
+    "the stage's action, such as `failed`.",
     note="The recipients, a reason or an error; null without one.",
     action_id=None,
 )

@@ -70,8 +70,8 @@ def create_deadline(call: Call[EmptyRequest, CreateDeadlineRequest]) -> Answer:
     """Create a deadline, or update the unresolved deadline of the same name."""
     given = {"created_by": call.caller.name, **call.body.given(), "team_id": call.caller.team_for(call.body.team_id)}
     with call.borrowed() as connection:
-        deadline, is_new = call.runtime.deadlines.set(given, requester=call.caller.requester, connection=connection)
-    return _answer(deadline).located(f"{call.base}/deadlines/{deadline.id}", is_new=is_new)
+        deadline, outcome = call.runtime.deadlines.set(given, requester=call.caller.requester, connection=connection)
+    return _answer(deadline).located(f"{call.base}/deadlines/{deadline.id}", is_new=outcome == "created")
 
 
 def get_deadline(call: Call[EmptyRequest, EmptyRequest]) -> Answer:

@@ -30,6 +30,7 @@ _STATES = {
     "failed": "failed: {}",
     "no_action": "no handler",
     "held_back": "held back: {}",
+    "replaced": "replaced: {}",
     "left_out": "skipped: already in the past when planned",
     "withdrawn": "no longer needed",
 }
