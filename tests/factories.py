@@ -75,6 +75,7 @@ def a_schedule(**changes: Any) -> Schedule:
         "catch_up_limit": 100,
         "catch_up_seconds": 604800.0,
         "overlap": "skip",
+        "requires_previous": False,
         "jitter_seconds": 0.0,
         "consecutive_failures": 0,
         "priority": 0,

@@ -79,6 +79,12 @@ schedule_options = with_options(
         help="Policy for an occurrence that is due while the previous one is running. [default: skip]",
     ),
     click.option(
+        "--requires-previous/--no-requires-previous",
+        "requires_previous",
+        default=None,
+        help="Skip an occurrence unless the previous one has completed. [default: no]",
+    ),
+    click.option(
         "--pause-after",
         "pause_after_failures",
         type=int,

@@ -105,6 +105,7 @@ def schedule_local(
     catch_up_limit: int | None = None,
     catch_up_seconds: float | None = None,
     overlap: Overlap | None = None,
+    requires_previous: bool | None = None,
     pause_after_failures: int | None = None,
     skip: Mapping[str, Any] | None = None,
     jitter_seconds: float | None = None,
@@ -148,6 +149,7 @@ def schedule_local(
         catch_up_limit: As for `schedule_recurring_action`; needs a recurrence.
         catch_up_seconds: As for `schedule_recurring_action`; needs a recurrence.
         overlap: As for `schedule_recurring_action`; needs a recurrence.
+        requires_previous: As for `schedule_recurring_action`; needs a recurrence.
         pause_after_failures: As for `schedule_recurring_action`; needs a recurrence.
         skip: As for `schedule_recurring_action`; needs a recurrence.
         jitter_seconds: As for `schedule_recurring_action`; needs a recurrence.
@@ -183,6 +185,7 @@ def schedule_local(
         "catch_up_limit": catch_up_limit,
         "catch_up_seconds": catch_up_seconds,
         "overlap": overlap,
+        "requires_previous": requires_previous,
         "pause_after_failures": pause_after_failures,
         "skip": skip,
         "jitter_seconds": jitter_seconds,

@@ -32,6 +32,7 @@ def schedule_recurring_action(
     catch_up_limit: int | None = None,
     catch_up_seconds: float | None = None,
     overlap: Overlap = "skip",
+    requires_previous: bool = False,
     pause_after_failures: int | None = None,
     skip: Mapping[str, Any] | None = None,
     jitter_seconds: float | None = None,
@@ -77,6 +78,7 @@ def schedule_recurring_action(
             seven days.
         overlap: What happens when an occurrence is due while an earlier one is running: `skip` skips the occurrence,
             `queue` runs the occurrence afterwards, `allow` runs both at the same time.
+        requires_previous: Skip an occurrence unless the previous one, or a manual run since, has completed.
         pause_after_failures: Pause the schedule after this many final failures in a row; None: never.
         skip: Times without occurrences: `{"weekends": true, "holidays": "US", "dates": […], "ranges": […],
             "windows": […], "function": "name", "adjustment": "drop" | "preceding" | "following"}`.
@@ -122,6 +124,7 @@ def schedule_recurring_action(
         catch_up_limit=catch_up_limit,
         catch_up_seconds=catch_up_seconds,
         overlap=overlap,
+        requires_previous=requires_previous,
         pause_after_failures=pause_after_failures,
         skip=skip,
         jitter_seconds=jitter_seconds,
@@ -180,6 +183,7 @@ def update_schedule(
     catch_up_limit: int | Unset | None = UNSET,
     catch_up_seconds: float | Unset | None = UNSET,
     overlap: Overlap | Unset | None = UNSET,
+    requires_previous: bool | Unset | None = UNSET,
     pause_after_failures: int | Unset | None = UNSET,
     skip: Mapping[str, Any] | Unset | None = UNSET,
     jitter_seconds: float | Unset | None = UNSET,
@@ -215,6 +219,7 @@ def update_schedule(
         "catch_up_limit": catch_up_limit,
         "catch_up_seconds": catch_up_seconds,
         "overlap": overlap,
+        "requires_previous": requires_previous,
         "pause_after_failures": pause_after_failures,
         "skip": skip,
         "jitter_seconds": jitter_seconds,

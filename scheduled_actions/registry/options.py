@@ -45,6 +45,7 @@ RECURRENCE_KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "catch_up_limit": _INTEGER,
     "catch_up_seconds": _SECONDS,
     "overlap": _STRING,
+    "requires_previous": ((bool,), "True or False"),
     "pause_after_failures": _INTEGER,
     "skip": _OBJECT,
     "jitter_seconds": _SECONDS,

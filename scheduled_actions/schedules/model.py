@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 from uuid import UUID
 
 from scheduled_actions.core.retry import RetryPolicy
@@ -31,6 +31,7 @@ class ScheduleOptions(TypedDict, total=False):
     catch_up_limit: int | None
     catch_up_seconds: float | None
     overlap: Overlap | None
+    requires_previous: bool | None
     skip: Mapping[str, Any] | None
     jitter_seconds: float | None
     until: datetime | None
@@ -107,6 +108,8 @@ class Schedule(PlanningState):
     #: The payload of every occurrence.
     payload: Any
     team_id: str | None
+    #: Whether an occurrence is skipped unless the previous one has completed.
+    requires_previous: bool
     consecutive_failures: int
     priority: int
     max_attempts: int | None
@@ -147,6 +150,16 @@ class Schedule(PlanningState):
     updated_at: datetime
     #: Which stored value is unusable and was replaced; None if all are usable. Not a column.
     problem: str | None = None
+
+
+class PreviousOccurrence(NamedTuple):
+    """The latest earlier occurrence that was not skipped, which has not completed."""
+
+    action_id: UUID
+    status: str
+    occurrence_at: datetime
+    #: When it got its status: if it is running, when it was claimed.
+    status_at: datetime
 
 
 #: The columns that a claim reads, in order.

@@ -335,6 +335,7 @@ def _decide(occurrence: store.ClaimedOccurrence, claimed: Claimed) -> series.Occ
         running_since=occurrence.running_since,
         waiting_since=occurrence.waiting_since,
         has_unhandled=occurrence.has_unhandled,
+        previous=occurrence.previous,
     )
 
 

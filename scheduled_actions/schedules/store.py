@@ -22,7 +22,7 @@ from scheduled_actions.core.stored_values import (
 from scheduled_actions.database import shared_settings
 from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements, uuids
-from scheduled_actions.schedules.model import PLANNING_FIELDS, PlanningState, Schedule, instant
+from scheduled_actions.schedules.model import PLANNING_FIELDS, PlanningState, PreviousOccurrence, Schedule, instant
 
 sql = Statements(__file__)
 
@@ -69,6 +69,8 @@ class ClaimedOccurrence(NamedTuple):
     waiting_since: datetime | None
     #: Whether another occurrence has the status `no_action`.
     has_unhandled: bool
+    #: The previous occurrence if it is required and has not completed, nor a manual run since.
+    previous: PreviousOccurrence | None
 
 
 class ScheduleUpdate(NamedTuple):
@@ -237,18 +239,19 @@ def take(connection: Connection, claimed: Collection[Claimed]) -> tuple[list[Cla
         "action_ids": uuids(one.id for one in claimed),
         "schedule_ids": uuids(one.schedule_id for one in claimed if one.schedule_id is not None),
     }
-    types, token = list({one.action_type for one in claimed}), next(iter(claimed)).token
+    types = list({one.action_type for one in claimed})
     taken = []
-    for now, action_id, running, waiting, has_unhandled, *values in sql.run_leniently(
-        connection, "take_occurrences", {**ids, "action_types": types, "token": token}
+    for now, action_id, running, waiting, has_unhandled, previous_id, status, at, since, *values in sql.run_leniently(
+        connection, "take_occurrences", {**ids, "action_types": types}
     ):
         state = dict(zip(PLANNING_FIELDS, values, strict=True))
         state |= {name: instant(state[name]) for name in _EPOCHS if state[name] is not None}
         running_since = None if running is None else instant(running)
         waiting_since = None if waiting is None else instant(waiting)
+        previous = None if previous_id is None else PreviousOccurrence(previous_id, status, instant(at), instant(since))
         taken.append(
             ClaimedOccurrence(
-                action_id, PlanningState(**state), instant(now), running_since, waiting_since, has_unhandled
+                action_id, PlanningState(**state), instant(now), running_since, waiting_since, has_unhandled, previous
             )
         )
     if len(taken) == len(claimed):

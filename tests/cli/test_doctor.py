@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -48,7 +49,7 @@ def test_every_check_of_an_installation_without_faults_is_ok(run, connection):
             "settings", "cron_secret", "admin_token", "email", "registry", "handlers", "database", "server", "defaults",
             "migrations", "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
             "refused_pings", "heartbeat", "backlog", "failed_actions", "returned_failures", "no_action", "schedules",
-            "webhook_endpoints", "waiting_cycles", "webhook_filters", "indexes", "functions", "pooler",
+            "held_up_schedules", "webhook_endpoints", "waiting_cycles", "webhook_filters", "indexes", "functions", "pooler",
         )
     ]  # fmt: skip
     assert all(check.keys() == {"name", "status", "detail", "remedy"} for check in ran.json["checks"])
@@ -368,7 +369,6 @@ def test_problems_that_need_a_person_are_named(run, connection):
     now = database_now(connection)
     insert(connection, scheduled_at=now - timedelta(minutes=9))
     insert(connection, status="failed", completed_at=now - timedelta(hours=1))
-    insert(connection, status="failed", completed_at=now - timedelta(days=2))
     insert(connection, status="no_action", action_type="test:gone")
     insert(connection, status="completed", action_type="test:quiet", result={"success": False, "error": "no"},
            completed_at=now - timedelta(hours=1))  # fmt: skip
@@ -376,6 +376,18 @@ def test_problems_that_need_a_person_are_named(run, connection):
         "insert into scheduled_action_schedules"
         " (name, action_type, recurrence, kind, recurrence_type, anchor_at, status, consecutive_failures)"
         " values ('nightly', 'test:run', 'daily', 'interval', 'fixed', now(), 'paused', 3)"
+    )
+    schedule_id, failed = uuid4(), insert(connection, status="failed", completed_at=now - timedelta(days=2))
+    connection.execute(
+        "insert into scheduled_action_schedules (id, name, action_type, recurrence, kind, recurrence_type, anchor_at,"
+        " requires_previous, next_occurrence_at) values (%s, 'import', 'test:run', 'daily', 'interval', 'fixed', now(),"
+        " true, now())",
+        [schedule_id],
+    )
+    connection.execute(
+        "update scheduled_actions set schedule_id = %s, occurrence_at = now() - interval '2 days',"
+        " updated_at = now() - interval '2 days' where id = %s",
+        [schedule_id, failed],
     )
     connection.execute("insert into webhook_endpoint_states (endpoint, disabled_at) values ('crm', now())")
 
@@ -387,6 +399,8 @@ def test_problems_that_need_a_person_are_named(run, connection):
         "returned_failures": 'completed in the last day although their handler returned {"success": false}: test:quiet',
         "no_action": "the running build has no handler for stored actions of these types: test:gone",
         "schedules": "paused after failures: nightly",
+        "held_up_schedules": "skip every occurrence until the previous one has completed (requires_previous): import "
+        f"(action {failed}, failed 2 days ago)",
         "webhook_endpoints": "disabled after failures: crm",
     }
 

@@ -102,6 +102,7 @@ def test_create_stores_every_option(create):
     created = create(
         "daily", "--team", "north", "--timezone", "Europe/Berlin", "--at", "2026-03-05T09:00", "--misfire", "catch_up",
         "--grace", "2m", "--catch-up-limit", "7", "--catch-up-age", "P1D", "--overlap", "queue", "--pause-after", "3",
+        "--requires-previous",
         "--jitter", "30s", "--until", "2026-04-01T00:00", "--remaining", "5", "--priority", "-3", "--max-attempts", "2",
         "--lock-group", "g", "--metadata", '{"why": "because"}', "--condition", CLOSED, "--wait", "--timeout", "PT1H",
         "--on-success", '{"action_type": "greeting:say", "payload": {"name": "Ben"}}',
@@ -110,6 +111,7 @@ def test_create_stores_every_option(create):
     named = {
         "team_id": "north", "timezone": "Europe/Berlin", "misfire": "catch_up", "misfire_grace_seconds": 120.0,
         "catch_up_limit": 7, "catch_up_seconds": 86400.0, "overlap": "queue", "pause_after_failures": 3,
+        "requires_previous": True,
         "jitter_seconds": 30.0, "remaining": 5, "priority": -3, "max_attempts": 2, "lock_group": "g",
         "metadata": {"why": "because"}, "recurrence_type": "fixed",
         "condition": {"wait": json.loads(CLOSED), "timeout": 3600.0},

@@ -55,6 +55,7 @@ _SCHEDULE = {
     "catch_up_limit": 3,
     "catch_up_seconds": 60,
     "overlap": "skip",
+    "requires_previous": True,
     "pause_after_failures": 3,
     "skip": {"weekends": True, "dates": ["2030-01-01"]},
     "jitter_seconds": 1,

@@ -25,6 +25,7 @@ EVERY_KEY = {
     "catch_up_limit": 5,
     "catch_up_seconds": 3600.5,
     "overlap": "queue",
+    "requires_previous": True,
     "pause_after_failures": 3,
     "skip": {"weekends": True},
     "jitter_seconds": 30,

@@ -132,6 +132,7 @@ def test_a_naive_start_is_in_the_zone_of_the_schedule(schedules):
         ({"timezone": "Mars/Olympus"}, InvalidArgument, "timezone"),
         ({"misfire": "sometimes"}, InvalidArgument, "misfire"),
         ({"overlap": "never"}, InvalidArgument, "overlap"),
+        ({"requires_previous": "yes"}, InvalidArgument, "requires_previous"),
         ({"recurrence_type": "square"}, InvalidArgument, "recurrence_type"),
         ({"remaining": 0}, InvalidArgument, "remaining"),
         ({"remaining": True}, InvalidArgument, "remaining"),

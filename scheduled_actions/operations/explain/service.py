@@ -30,6 +30,7 @@ from scheduled_actions.operations.explain.rules.facts import (
 from scheduled_actions.operations.installation import Installation
 from scheduled_actions.registry.handler import HandlerOptions
 from scheduled_actions.schedules import store as schedules
+from scheduled_actions.schedules.model import PreviousOccurrence
 from scheduled_actions.ticks.rules.plan import Candidate, DurationStats, TickBudget, expected_seconds
 
 sql = Statements(__file__)
@@ -147,7 +148,14 @@ def _series(connection: Connection, action: Action) -> SeriesState | None:
     found = schedules.get(connection, schedule_id=action.schedule_id)
     if row is None or found is None:
         return None
-    return SeriesState(found.schedule, *row)
+    running_since, waiting_since, has_unhandled, *previous = row
+    return SeriesState(
+        found.schedule,
+        running_since,
+        waiting_since,
+        has_unhandled,
+        None if previous[0] is None else PreviousOccurrence(*previous),
+    )
 
 
 def _cycle(connection: Connection, action: Action) -> Sequence[UUID]:

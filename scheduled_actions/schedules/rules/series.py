@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, Protocol, assert_never
 
+from scheduled_actions.core.action import Status
 from scheduled_actions.core.messages import counted
 from scheduled_actions.recurrence.model import Occurrence
-from scheduled_actions.schedules.model import PlanningState
+from scheduled_actions.schedules.model import PlanningState, PreviousOccurrence
 
 #: How late the ping of a minute cron may be before an occurrence counts as missed.
 PING_JITTER = timedelta(seconds=10)
@@ -52,6 +53,13 @@ class OccurrenceDecision:
 
 
 RUN = OccurrenceDecision("run")
+WAIT = OccurrenceDecision("wait")
+#: The states of a previous occurrence that has ended or is running, in words.
+_STATES: dict[str, str] = {
+    Status.FAILED: "failed",
+    Status.CANCELLED: "was cancelled",
+    Status.PROCESSING: "is still running",
+}
 
 
 def first(rule: OccurrenceSource, *, anchor: datetime, is_explicit: bool, now: datetime) -> datetime | None:
@@ -80,6 +88,7 @@ def decide(  # noqa: PLR0911 - a return per rule
     running_since: datetime | None,
     waiting_since: datetime | None = None,
     has_unhandled: bool,
+    previous: PreviousOccurrence | None = None,
 ) -> OccurrenceDecision:
     """Decide whether a claimed occurrence that has never started runs.
 
@@ -90,6 +99,7 @@ def decide(  # noqa: PLR0911 - a return per rule
         running_since: When the earliest other running occurrence was claimed; None if no other is running.
         waiting_since: When another occurrence began to wait for its condition; None if no other is waiting.
         has_unhandled: Whether an earlier occurrence has the status `no_action`.
+        previous: The previous occurrence if it is required and has not completed; else None.
     """
     late = now - due_at
     if has_unhandled:
@@ -98,6 +108,14 @@ def decide(  # noqa: PLR0911 - a return per rule
         )
     if schedule.misfire == "skip" and late > timedelta(seconds=schedule.misfire_grace_seconds):
         return OccurrenceDecision("skip", f"missed: claimed {_duration(late)} late")
+    if previous is not None:
+        if previous.status == Status.PROCESSING and previous.status_at >= due_at:
+            return WAIT
+        return OccurrenceDecision(
+            "skip",
+            f"requires_previous: the occurrence of {previous.occurrence_at:{_INSTANT}} ({previous.action_id}) "
+            f"{_STATES.get(previous.status, 'has not completed yet')}",
+        )
     if schedule.overlap != "skip" or schedule.recurrence_type == "rolling":
         return RUN
     if waiting_since is not None:
@@ -112,7 +130,7 @@ def decide(  # noqa: PLR0911 - a return per rule
             "skip", f"overlap: an earlier occurrence has been running since {running_since:{_INSTANT}}"
         )
     # A retry that has just begun, or the previous occurrence of a catch-up: this one runs after it.
-    return OccurrenceDecision("wait")
+    return WAIT
 
 
 def following(

@@ -15,6 +15,7 @@ with written as (
     catch_up_limit = %(catch_up_limit)s,
     catch_up_seconds = %(catch_up_seconds)s,
     overlap = %(overlap)s,
+    requires_previous = %(requires_previous)s,
     skip = %(skip)s::jsonb,
     jitter_seconds = %(jitter_seconds)s,
     until = %(until)s,

@@ -18,6 +18,7 @@ from scheduled_actions.web.dashboard.forms import (
     Form,
     ObjectForm,
     Parser,
+    as_flag,
     as_instant,
     as_json,
     as_number,
@@ -59,6 +60,7 @@ _PARSERS: dict[str, Parser] = {
     **dict.fromkeys(_TEXTS, as_text),
     **dict.fromkeys(_NUMBERS, as_number),
     "payload": as_json,
+    "requires_previous": as_flag,
     "until": as_instant,
 }
 
@@ -94,6 +96,7 @@ def _filled(context: RequestContext, schedule: Document) -> Form:
     given = {name: getattr(schedule, name) for name in (*_TEXTS, *_NUMBERS)} | {
         "rule": schedule.recurrence,
         "payload": pretty(schedule.payload),
+        "requires_previous": "on" if schedule.requires_previous else "",
         "weekends": "on" if skip.get("weekends") else "",
         "holidays": label_of(skip.get("holidays")),
         "until": when_input(schedule.until, context.zone),

@@ -25,7 +25,15 @@ def backlog(due, minutes, *, is_missing=False):
 
 def attention(name, **facts):
     """Return the named check when only these values need attention."""
-    nothing = {"failed": 0, "unhandled": (), "returned_failures": (), "schedules": (), "endpoints": (), "cycles": ()}
+    nothing = {
+        "failed": 0,
+        "unhandled": (),
+        "returned_failures": (),
+        "schedules": (),
+        "held_up": (),
+        "endpoints": (),
+        "cycles": (),
+    }
     return next(check for check in project_rules.attention(**nothing | facts) if check.name == name)
 
 
@@ -97,6 +105,16 @@ def attention(name, **facts):
             WARNING,
             'completed in the last day although their handler returned {"success": false}: a:b, c:d',
             "raise Fail or any other exception in these handlers: an action whose handler returns has succeeded",
+        ),
+        (attention("held_up_schedules", held_up=()), OK, "no schedule waits for a failed occurrence", None),
+        (
+            attention("held_up_schedules", held_up=[("a", "7", "failed", 3 * MINUTE)]),
+            WARNING,
+            (
+                "skip every occurrence until the previous one has completed (requires_previous): "
+                "a (action 7, failed 3 minutes ago)"
+            ),
+            "fix the cause, then run `scheduled-actions actions retry ID`",
         ),
         (attention("schedules", schedules=()), OK, "no schedule is paused after failures", None),
         (

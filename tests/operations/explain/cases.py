@@ -81,6 +81,7 @@ def cases() -> list[Case]:
         Case("group_blocked", "keeps the group until then", ticked(held("pending", blocks=True))),
         Case("group_turn", "is first", ticked(behind_an_older_member)),
         Case("series_skip", "missed: claimed 1 hour late", ticked(missed_occurrence)),
+        Case("series_skip", " failed", ticked(occurrence_after_a_failed_one)),
         Case("series_turn", "this one runs after it", ticked(overlapping_occurrence)),
         Case(
             "too_long",
@@ -262,6 +263,18 @@ def overlapping_occurrence(connection, action_type):
         "insert into scheduled_actions (action_type, status, scheduled_at, occurrence_at, schedule_id, claim_token,"
         " lease_expires_at) select action_type, 'processing', scheduled_at, occurrence_at - interval '1 hour',"
         " schedule_id, gen_random_uuid(), scheduled_actions_now() + interval '1 minute'"
+        " from scheduled_actions where id = %s",
+        [planned],
+    )
+    return planned
+
+
+def occurrence_after_a_failed_one(connection, action_type):
+    planned = occurrence(connection, action_type, misfire="fire_once", late=timedelta(minutes=1))
+    connection.execute("update scheduled_action_schedules set requires_previous = true")
+    connection.execute(
+        "insert into scheduled_actions (action_type, status, scheduled_at, completed_at, occurrence_at, schedule_id)"
+        " select action_type, 'failed', scheduled_at, now(), occurrence_at - interval '1 hour', schedule_id"
         " from scheduled_actions where id = %s",
         [planned],
     )

@@ -51,12 +51,15 @@ def test_the_error_of_a_missing_or_invalid_choice_names_the_field(fields, name):
 
 
 def test_the_form_creates_a_schedule(admin_person, api):
-    sent = admin_person.sends("/schedules/new", pattern="weekly", days=["MON"], at="08:00", weekends="on", **FORM)
+    chosen = {"weekends": "on", "requires_previous": "on"}
+    sent = admin_person.sends("/schedules/new", pattern="weekly", days=["MON"], at="08:00", **chosen, **FORM)
 
     assert sent.status_code == 303, sent.text
     (made,) = api("GET", "/schedules").json["schedules"]
     assert (made["recurrence"], made["timezone"], made["payload"]) == ("0 8 * * MON", "Europe/Berlin", {"n": 1})
-    assert made["skip"] == {"weekends": True}
+    assert (made["skip"], made["requires_previous"]) == ({"weekends": True}, True)
+    assert 'name="requires_previous" checked' in admin_person.opens(f"/schedules/{made['id']}/edit").text
+    assert "skip unless the previous run has completed" in admin_person.opens(f"/schedules/{made['id']}").text
     assert sent.headers["Location"].endswith(f"/schedules/{made['id']}")
 
 

@@ -35,6 +35,8 @@ create table scheduled_action_schedules (
   catch_up_seconds double precision not null default 604800,
   -- What happens when the previous occurrence is still running: `skip`, `queue` or `allow`.
   overlap text not null default 'skip',
+  -- Whether an occurrence is skipped unless the previous one has completed.
+  requires_previous boolean not null default false,
   -- The rules for skipping occurrences: an object.
   skip jsonb,
   -- Maximum delay of an occurrence; each one is delayed by a different part of it.

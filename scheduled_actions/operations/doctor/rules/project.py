@@ -198,6 +198,7 @@ def attention(
     unhandled: Sequence[str],
     returned_failures: Sequence[str],
     schedules: Sequence[str],
+    held_up: Sequence[tuple[str, str, str, timedelta]],
     endpoints: Sequence[str],
     cycles: Sequence[Sequence[UUID]],
 ) -> list[Check]:
@@ -208,6 +209,8 @@ def attention(
         unhandled: Types of stored actions that wait for a build with their handler.
         returned_failures: Types of actions that completed lately with a result that reports a failure.
         schedules: Names of the schedules that were paused after failures.
+        held_up: Schedules with `requires_previous` whose previous occurrence failed or was cancelled: the name of the
+            schedule, the id and the status of that action, and how long ago it ended.
         endpoints: Ids of the webhook endpoints that were disabled after failures.
         cycles: Actions that wait for one another, so that none of them ever runs.
     """
@@ -256,6 +259,20 @@ def attention(
                 "fix the cause, then run `scheduled-actions schedules resume REF`",
             ),
             ok="no schedule is paused after failures",
+        ),
+        first_problem(
+            "held_up_schedules",
+            (
+                held_up,
+                WARNING,
+                "skip every occurrence until the previous one has completed (requires_previous): "
+                + listed(
+                    [f"{name} (action {id_}, {status} {in_words(age)} ago)" for name, id_, status, age in held_up],
+                    most=_NAMES_MOST,
+                ),
+                "fix the cause, then run `scheduled-actions actions retry ID` for that action",
+            ),
+            ok="no schedule waits for a failed occurrence",
         ),
         first_problem(
             "webhook_endpoints",

@@ -1,7 +1,8 @@
 -- Returns the work that needs attention: the number of actions that failed within the last day (at most `most`), action
 -- types without a handler, types of which one of the latest `most_results` actions of the last day completed with a
--- result that only reports a failure (as the rule `reports_failure` defines it), schedules paused after failures, and
--- webhook endpoints disabled after failures (the latest `most_names`).
+-- result that only reports a failure (as the rule `reports_failure` defines it), schedules paused after failures, those
+-- whose occurrences are skipped because the previous one failed or was cancelled, with that action and its age in
+-- seconds, and webhook endpoints disabled after failures (the latest `most_names`).
 select
   (
     select count(*)
@@ -48,6 +49,17 @@ select
     from scheduled_action_schedules s
     where s.status = 'paused' and s.consecutive_failures > 0
     order by s.status_at desc
+    limit %(most_names)s
+  ),
+  array(
+    select jsonb_build_array(
+      coalesce(s.name, s.id::text), p.id, p.status, extract(epoch from scheduled_actions_now() - p.updated_at))
+    from scheduled_action_schedules s
+    cross join lateral (
+      -- include: schedules/previous_occurrence
+    ) p
+    where s.status = 'active' and p.status in ('failed', 'cancelled')
+    order by p.updated_at desc
     limit %(most_names)s
   ),
   array(

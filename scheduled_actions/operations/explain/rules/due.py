@@ -7,6 +7,7 @@ from scheduled_actions.core.errors import UnknownActionType
 from scheduled_actions.operations.doctor.rules import in_words
 from scheduled_actions.operations.doctor.rules.ticks import TICKS_MISSED
 from scheduled_actions.operations.explain.rules.facts import AHEAD_MOST, ActionContext, Code, Explanation, at, iso
+from scheduled_actions.schedules.model import PreviousOccurrence
 from scheduled_actions.schedules.rules import series
 from scheduled_actions.ticks.rules import plan as tick_plan
 
@@ -126,6 +127,7 @@ def _series(context: ActionContext) -> Iterator[Explanation]:
         running_since=seen.running_since,
         waiting_since=seen.waiting_since,
         has_unhandled=seen.has_unhandled,
+        previous=seen.previous,
     )
     name = seen.schedule.name or str(seen.schedule.id)
     details = {**context.timing, "schedule_id": str(seen.schedule.id), "schedule": name}
@@ -133,7 +135,8 @@ def _series(context: ActionContext) -> Iterator[Explanation]:
         yield Explanation(
             code=Code.SERIES_SKIP,
             sentence=f"the next tick skips it because of the policies of its schedule {name}: {decision.reason}",
-            remedy="`scheduled-actions schedules update REF` with --misfire or --overlap changes the policies",
+            remedy=_retry(seen.previous) + "`scheduled-actions schedules update REF` with --misfire, --overlap or "
+            "--no-requires-previous changes the policies",
             details=details,
         )
     if decision.verdict == "wait":
@@ -142,6 +145,12 @@ def _series(context: ActionContext) -> Iterator[Explanation]:
             sentence=f"another occurrence of its schedule {name} is running; this one runs after it",
             details=details,
         )
+
+
+def _retry(previous: PreviousOccurrence | None) -> str:
+    if previous is None or previous.status not in {Status.FAILED, Status.CANCELLED}:
+        return ""
+    return f"`scheduled-actions actions retry {previous.action_id}` runs the previous occurrence again; "
 
 
 def _ticks_without_room(context: ActionContext) -> Iterator[Explanation]:

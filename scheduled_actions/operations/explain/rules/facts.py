@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from scheduled_actions.core.action import Action, Status
-from scheduled_actions.schedules.model import Schedule
+from scheduled_actions.schedules.model import PreviousOccurrence, Schedule
 from scheduled_actions.ticks.rules.plan import TickBudget
 
 #: Every reason; the values are in lower case. `docs/reference/explain.md` describes them in this order.
@@ -104,6 +104,8 @@ class SeriesState:
     waiting_since: datetime | None
     #: Whether another occurrence waits for a build with its handler.
     has_unhandled: bool
+    #: The previous occurrence if it is required and has not completed, nor a manual run since.
+    previous: PreviousOccurrence | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,6 +147,10 @@ class _ScheduleOptions(Scheduling, AllActionOptions):
     overlap: Overlap | None = Field(
         None, description="What happens when an occurrence is due while an earlier one is running. Default: `skip`."
     )
+    requires_previous: bool | None = Field(
+        None,
+        description="Skip an occurrence unless the previous one, or a manual run since, has completed. Default: false.",
+    )
     pause_after_failures: _Count | None = Field(
         None, description="Pause the schedule after this many final failures in a row; null: never."
     )
@@ -228,6 +232,7 @@ class BackfillRequest(RequestModel):
     catch_up_limit=None,
     catch_up_seconds=None,
     overlap=None,
+    requires_previous="Whether an occurrence is skipped unless the previous one has completed.",
     skip=None,
     jitter_seconds=None,
     until=None,
