@@ -11,6 +11,7 @@ HANDLERS: dict[str, str] = {
     "notification:send": "handlers.notification:send",
     "rates:fetch": "handlers.exchange_rates:fetch_rates",
     "reminder:send": "handlers.deadline:send_reminder",
+    "schedule:apply": "handlers.schedule:apply_schedule",
     "webhook:send": "handlers.webhook:send",
 }
 
@@ -25,5 +26,6 @@ OPTIONS: dict[str, dict[str, object]] = {
     "notification:send": {"description": "Notify one person", "max_attempts": 10, "timeout_seconds": 30},
     "rates:fetch": {"description": "Fetch the exchange rates of the day", "max_attempts": 8, "timeout_seconds": 15},
     "reminder:send": {"description": "Send a reminder of a deadline", "max_attempts": 10, "transactional": True},
+    "schedule:apply": {"description": "Apply a schedule that SQL has requested", "max_attempts": 10},
     "webhook:send": {"description": "Route an event to the matching endpoints, or deliver it to one endpoint", "max_attempts": 10, "open_to_teams": True, "timeout_seconds": 20},
 }

@@ -30,6 +30,7 @@ _ENTRY_POINTS = [
     "schedule_action",
     "schedule_actions",
     "emit_event",
+    "schedule_recurring_action",
     "report_fact",
     "scheduled_actions_watch",
     "scheduled_actions_unwatch",

@@ -18,6 +18,9 @@ ScheduleStatus: TypeAlias = Literal["active", "paused", "ended"]
 #: The anchor of rules whose occurrences do not depend on it.
 ANY_ANCHOR = datetime(2000, 1, 1, tzinfo=UTC)
 
+#: The `status_by` of schedules that are paused because a call from SQL was refused.
+APPLY = "schedule:apply"
+
 
 class ScheduleOptions(TypedDict, total=False):
     """The optional arguments of `schedule_recurring_action`; None selects the default."""
@@ -150,6 +153,11 @@ class Schedule(PlanningState):
     updated_at: datetime
     #: Which stored value is unusable and was replaced; None if all are usable. Not a column.
     problem: str | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the schedule is paused because a call from SQL was refused; the next valid change resumes it."""
+        return self.status == "paused" and self.status_by == APPLY
 
 
 class PreviousOccurrence(NamedTuple):

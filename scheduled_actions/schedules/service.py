@@ -86,6 +86,7 @@ class Schedules:
         team_id: str | None = None,
         created_by: str | None = None,
         requester: Requester | None = None,
+        schedule_id: UUID | None = None,
         connection: psycopg.Connection[Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> tuple[Schedule, bool]:
@@ -101,6 +102,7 @@ class Schedules:
             team_id: The team that owns the schedule; None: no team.
             created_by: Who creates the schedule; stored with it.
             requester: The API token; None: application code.
+            schedule_id: The schedule to update; None: the one with this name, or a new one.
             connection: Your own connection; the change takes effect once its transaction commits.
             options: The other arguments of `schedule_recurring_action`.
 
@@ -124,6 +126,7 @@ class Schedules:
                 created_by=arguments.check_text("created_by", created_by),
                 is_declared=False,
                 may_leave=commits_itself(connection),
+                schedule_id=schedule_id,
             )
         return self.after_deferred_planning(schedule, connection), change == "created"
 
@@ -137,6 +140,7 @@ class Schedules:
         created_by: str | None,
         is_declared: bool,
         may_leave: bool,
+        schedule_id: UUID | None = None,
     ) -> tuple[Schedule, Change]:
         """Insert or update a schedule with a validated definition, in the caller's transaction.
 
@@ -149,20 +153,26 @@ class Schedules:
             is_declared: Whether the schedule is declared in code.
             may_leave: Whether the caller runs deferred planning after the commit; if so, project functions of a new
                 schedule run only then. Those of a changed schedule always do.
+            schedule_id: The schedule to update; None: the one with the name in the definition, or a new one.
 
         Returns:
             The schedule, and whether it was created, changed or left unchanged.
 
         Raises:
             InvalidArgument: The name belongs to a schedule with another action type.
+            UnknownSchedule: No schedule has the given id, or the one with the name was just deleted.
             RecurrenceInvalid: The rule has no occurrence, or cannot be evaluated.
             BudgetExceeded: Evaluating the rule takes too many steps.
             FunctionTimedOut: A project function of the rule exceeded its time limit.
         """
         name, team_id = definition.get("name"), definition.get("team_id")
         wanted = {**definition, "action_type": action_type, "payload": new_schedule.fingerprint(payload)}
-        found = None if name is None else store.get(connection, name=name, name_team_id=team_id, locked=True)
-        if found is None:
+        found = None
+        if schedule_id is not None:
+            found = store.get(connection, schedule_id=schedule_id, locked=True)
+        elif name is not None:
+            found = store.get(connection, name=name, name_team_id=team_id, locked=True)
+        if found is None and schedule_id is None:
             anchor = self._anchor(definition, clock.now(connection))
             values = self._values(wanted, payload, anchor, is_declared=is_declared)
             values |= {"action_type": action_type, "created_by": created_by}
@@ -171,8 +181,12 @@ class Schedules:
                 return self._planned(connection, row[0], wanted, is_new_start=True, may_leave=may_leave), "created"
             found = store.get(connection, name=name, name_team_id=team_id, locked=True)
         if found is None:
-            raise UnknownSchedule(name)
-        if found.schedule.definition == wanted and found.schedule.is_declared == is_declared:
+            raise UnknownSchedule(schedule_id or name)
+        if (
+            found.schedule.definition == wanted
+            and found.schedule.is_declared == is_declared
+            and not found.schedule.is_refused
+        ):
             return found.schedule, "unchanged"
         return self._change(connection, found, wanted, payload, is_declared=is_declared), "changed"
 
@@ -259,12 +273,12 @@ class Schedules:
             raise InvalidArgument(
                 "name", problem=f"{definition.get('name')!r} is already the name of another schedule"
             ) from None
-        has_ended = schedule.status == "ended"
+        is_restarted = schedule.status == "ended" or schedule.is_refused
         stays = is_overdue or not new_schedule.has_changed(before, definition, new_schedule.SHAPING)
-        if schedule.status == "paused" or (stays and not has_ended) or (has_ended and values["remaining"] == 0):
+        if values["remaining"] == 0 if is_restarted else schedule.status == "paused" or stays:
             # An overdue occurrence runs as planned; the one after it follows the new rule.
             return self.read(connection, schedule.id).schedule
-        if has_ended:
+        if is_restarted:
             store.advance(connection, [store.ScheduleUpdate(schedule.id, status="active")])
         store.drop_planned(connection, schedule.id)
         # Other sessions may wait for the locked row, so project functions are called after the commit.

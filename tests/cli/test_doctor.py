@@ -49,7 +49,8 @@ def test_every_check_of_an_installation_without_faults_is_ok(run, connection):
             "settings", "cron_secret", "admin_token", "email", "registry", "handlers", "database", "server", "defaults",
             "migrations", "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
             "refused_pings", "heartbeat", "backlog", "failed_actions", "returned_failures", "no_action", "schedules",
-            "held_up_schedules", "webhook_endpoints", "waiting_cycles", "webhook_filters", "indexes", "functions", "pooler",
+            "held_up_schedules", "webhook_endpoints", "waiting_cycles", "webhook_filters", "indexes", "functions",
+            "pooler",
         )
     ]  # fmt: skip
     assert all(check.keys() == {"name", "status", "detail", "remedy"} for check in ran.json["checks"])
@@ -389,6 +390,12 @@ def test_problems_that_need_a_person_are_named(run, connection):
         " updated_at = now() - interval '2 days' where id = %s",
         [schedule_id, failed],
     )
+    connection.execute(
+        "insert into scheduled_action_schedules"
+        " (name, action_type, recurrence, kind, anchor_at, status, status_by, status_at)"
+        " values ('from-sql', 'test:run', 'no rule', 'interval', now(), 'paused', 'schedule:apply', now()),"
+        " ('by-ann', 'test:run', 'daily', 'interval', now(), 'paused', 'ann', now())"
+    )
     connection.execute("insert into webhook_endpoint_states (endpoint, disabled_at) values ('crm', now())")
 
     checks = {check["name"]: check for check in run("doctor", "--json").json["checks"]}
@@ -398,7 +405,7 @@ def test_problems_that_need_a_person_are_named(run, connection):
         "failed_actions": "1 action failed in the last day",
         "returned_failures": 'completed in the last day although their handler returned {"success": false}: test:quiet',
         "no_action": "the running build has no handler for stored actions of these types: test:gone",
-        "schedules": "paused after failures: nightly",
+        "schedules": "paused after failures or a refused call from SQL: nightly, from-sql",
         "held_up_schedules": "skip every occurrence until the previous one has completed (requires_previous): import "
         f"(action {failed}, failed 2 days ago)",
         "webhook_endpoints": "disabled after failures: crm",

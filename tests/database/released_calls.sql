@@ -65,6 +65,44 @@ select * from emit_event(
   event => 'invoice:paid', entity_id => '42', data => '{"total": 5}', team_id => 'acme', endpoint => 'crm');
 
 -- release: 0.1.0
+-- answers: id
+select * from schedule_recurring_action('invoice:send', '{"invoice": 42}', '0 9 * * 1');
+
+-- release: 0.1.0
+-- answers: id
+select * from schedule_recurring_action(
+  action_type => 'invoice:send',
+  payload => '{"invoice": 42}',
+  recurrence => '0 9 * * 1',
+  scheduled_at => now() + interval '1 day',
+  timezone => 'Europe/Berlin',
+  name => 'weekly-invoices',
+  recurrence_type => 'fixed',
+  misfire => 'catch_up',
+  misfire_grace_seconds => 60,
+  catch_up_limit => 3,
+  catch_up_seconds => 86400,
+  overlap => 'queue',
+  pause_after_failures => 3,
+  skip => '{"weekends": true}',
+  jitter_seconds => 5,
+  until => now() + interval '1 year',
+  remaining => 10,
+  team_id => 'acme',
+  priority => -5,
+  max_attempts => 3,
+  retry => '[60, 600]',
+  lock_group => 'customer:7',
+  lock_group_blocks => true,
+  target => '{"type": "invoice", "id": "42"}',
+  user_id => 'user:7',
+  metadata => '{"source": "sql"}',
+  condition => '{"kind": "document_state", "target": {"type": "invoice", "id": "42"}, "state": "paid"}',
+  on_success => '[{"action_type": "invoice:sent"}]',
+  on_failure => '[{"action_type": "invoice:failed"}]',
+  created_by => 'billing');
+
+-- release: 0.1.0
 -- answers: changed, has_waiters
 select * from report_fact('{"type": "invoice", "id": "42"}', 'paid', 'true');
 

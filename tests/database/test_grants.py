@@ -68,10 +68,12 @@ def test_a_scheduler_schedules_emits_and_reports(connection, role, as_role):
         own.execute("select * from schedule_action('webhook:send', %s)", [Jsonb(EVENT)])
         own.execute('select * from schedule_actions(\'[{"action_type": "test:run", "team_id": "red"}]\')')
         own.execute("select * from emit_event('order:paid', '8', '{}', team_id => 'red')")
+        own.execute("select * from schedule_recurring_action('test:run', '{}', 'daily', team_id => 'red')")
         fact = own.execute("select * from report_fact(%s, 'paid', 'true', team_id => 'red')", [TARGET]).fetchone()
 
     assert rows(connection) == [
         ("test:run", "blue"), ("webhook:send", None), ("test:run", "red"), ("webhook:send", "red"),
+        ("schedule:apply", "red"),
     ]  # fmt: skip
     assert fact == (True, False)
     assert connection.execute("select team_id, value from scheduled_action_facts").fetchall() == [("red", True)]
@@ -128,11 +130,13 @@ def test_a_scheduler_of_a_team_can_only_schedule_for_that_team(connection, role,
         own.execute("select * from schedule_action('webhook:send', %s, team_id => 'blue')", [Jsonb(EVENT)])
         own.execute("select * from schedule_actions(%s)", [Jsonb([{"action_type": "webhook:send", "payload": EVENT}])])
         own.execute("select * from emit_event('order:paid', '8', '{}')")
+        own.execute("select * from schedule_recurring_action('webhook:send', %s, 'daily')", [Jsonb(EVENT)])
         own.execute("select * from report_fact(%s, 'paid', 'true')", [TARGET])
 
         message = refused(own, "select * from schedule_action('webhook:send', team_id => 'red')")
         refused(own, 'select * from schedule_actions(\'[{"action_type": "webhook:send", "team_id": "red"}]\')')
         refused(own, "select * from emit_event('order:paid', '8', '{}', team_id => 'red')")
+        refused(own, "select * from schedule_recurring_action('webhook:send', '{}', 'daily', team_id => 'red')")
         refused(own, "select * from report_fact(%s, 'paid', 'true', team_id => 'red')", parameters=[TARGET])
 
     assert message == 'team_id: this role acts for the team "blue", not for "red"'
@@ -178,6 +182,15 @@ def test_a_scheduler_of_a_team_can_only_schedule_types_open_to_teams(connection,
 
     with as_role(made.schema) as own:
         many = refused(own, "select * from schedule_actions(%s)", parameters=[Jsonb([element])])
+        recurring = refused(
+            own,
+            "select * from schedule_recurring_action(%s, coalesce(%s, '{}'::jsonb), 'daily', condition => %s,"
+            " on_success => %s, on_failure => %s)",
+            parameters=[
+                element["action_type"],
+                *(given and Jsonb(given) for name, given in arguments.items() if name != "action_type"),
+            ],
+        )
         one = refused(
             own,
             "select * from schedule_action(%s, payload => coalesce(%s, '{}'::jsonb), condition => %s, on_success => %s,"
@@ -187,7 +200,7 @@ def test_a_scheduler_of_a_team_can_only_schedule_types_open_to_teams(connection,
             ],
         )  # fmt: skip
 
-    assert one == many
+    assert one == many == recurring
     assert "is not open to teams" in one or "payload.endpoint" in one
     assert rows(connection) == []
 

@@ -45,6 +45,15 @@ class ScheduleEnded(StateConflict):
 
 
 @error_class
+class ScheduleRefused(StateConflict):
+    """The call from SQL that would have created the schedule was refused: the schedule has no valid arguments."""
+
+    message = "schedule {reference} cannot be resumed: {reason}; call schedule_recurring_action with valid arguments"
+    reference: object
+    reason: str | None
+
+
+@error_class
 class NothingPlanned(StateConflict):
     """The schedule has no planned occurrence to skip, or its action is not the requested one (`wanted`)."""
 

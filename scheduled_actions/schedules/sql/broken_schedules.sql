@@ -4,6 +4,8 @@ select
   -- include: schedules/schedule_columns
 from scheduled_action_schedules s
 where s.status = 'active'
+  -- A schedule that SQL has requested is planned when it is applied for the first time.
+  and (s.requested is null or s.definition <> '{}')
   and (%(schedule_id)s::uuid is null or s.id = %(schedule_id)s)
   and (%(after)s::uuid is null or s.id > %(after)s)
   and not exists (

@@ -116,12 +116,17 @@ def attention(name, **facts):
             ),
             "fix the cause, then run `scheduled-actions actions retry ID`",
         ),
-        (attention("schedules", schedules=()), OK, "no schedule is paused after failures", None),
+        (
+            attention("schedules", schedules=()),
+            OK,
+            "no schedule is paused after failures or a refused call from SQL",
+            None,
+        ),
         (
             attention("schedules", schedules=tuple("abcdefg")),
             WARNING,
-            "paused after failures: a, b, c, d, e and 2 more",
-            "fix the cause",
+            "paused after failures or a refused call from SQL: a, b, c, d, e and 2 more",
+            "`scheduled-actions schedules show REF` shows why; fix the cause",
         ),
         (attention("waiting_cycles", cycles=()), OK, "no actions wait for one another", None),
         (

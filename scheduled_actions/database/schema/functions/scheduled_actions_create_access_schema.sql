@@ -44,7 +44,9 @@ create or replace function scheduled_actions_create_access_schema(team text) ret
          where a.position <= p.pronargs) as element
       from pg_proc p
       where p.pronamespace = quote_ident(home)::regnamespace
-        and p.proname in ('schedule_action', 'schedule_actions', 'emit_event', 'report_fact', 'scheduled_actions_now')
+        and p.proname in (
+          'schedule_action', 'schedule_actions', 'schedule_recurring_action', 'emit_event', 'report_fact',
+          'scheduled_actions_now')
     loop
       if entry.name = 'emit_event' then
         -- An event is checked as the action that it becomes.

@@ -97,6 +97,9 @@ create table scheduled_action_schedules (
   missed bigint not null default 0,
   -- The arguments as given: repeating the same call changes nothing. Changed by an edit.
   definition jsonb not null default '{}',
+  -- The arguments of a call of the SQL function schedule_recurring_action that is not applied yet, or was refused; null: none.
+  -- Set by a call, cleared when it has been applied.
+  requested jsonb,
   -- Whether the schedule is kept equal to a declaration in the code. Changed by the sync of declarations.
   is_declared boolean not null default false,
   -- Who created it. Never changes.

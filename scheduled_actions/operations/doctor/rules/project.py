@@ -208,7 +208,7 @@ def attention(
         failed: Actions that failed in the last day, counted to `COUNTED`.
         unhandled: Types of stored actions that wait for a build with their handler.
         returned_failures: Types of actions that completed lately with a result that reports a failure.
-        schedules: Names of the schedules that were paused after failures.
+        schedules: Names of the schedules that were paused after failures, or because a call from SQL was refused.
         held_up: Schedules with `requires_previous` whose previous occurrence failed or was cancelled: the name of the
             schedule, the id and the status of that action, and how long ago it ended.
         endpoints: Ids of the webhook endpoints that were disabled after failures.
@@ -255,10 +255,13 @@ def attention(
             (
                 schedules,
                 WARNING,
-                f"paused after failures: {listed(schedules, most=_NAMES_MOST)}",
-                "fix the cause, then run `scheduled-actions schedules resume REF`",
+                f"paused after failures or a refused call from SQL: {listed(schedules, most=_NAMES_MOST)}",
+                (
+                    "`scheduled-actions schedules show REF` shows why; fix the cause, then run `schedules resume REF`, "
+                    "or call the SQL function again"
+                ),
             ),
-            ok="no schedule is paused after failures",
+            ok="no schedule is paused after failures or a refused call from SQL",
         ),
         first_problem(
             "held_up_schedules",

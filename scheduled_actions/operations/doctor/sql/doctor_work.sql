@@ -1,8 +1,8 @@
 -- Returns the work that needs attention: the number of actions that failed within the last day (at most `most`), action
 -- types without a handler, types of which one of the latest `most_results` actions of the last day completed with a
--- result that only reports a failure (as the rule `reports_failure` defines it), schedules paused after failures, those
--- whose occurrences are skipped because the previous one failed or was cancelled, with that action and its age in
--- seconds, and webhook endpoints disabled after failures (the latest `most_names`).
+-- result that only reports a failure (as the rule `reports_failure` defines it), schedules paused after failures or because a
+-- call from SQL was refused, those whose occurrences are skipped because the previous one failed or was cancelled, with
+-- that action and its age in seconds, and webhook endpoints disabled after failures (the latest `most_names`).
 select
   (
     select count(*)
@@ -47,7 +47,7 @@ select
   array(
     select coalesce(s.name, s.id::text)
     from scheduled_action_schedules s
-    where s.status = 'paused' and s.consecutive_failures > 0
+    where s.status = 'paused' and (s.consecutive_failures > 0 or s.status_by = 'schedule:apply')
     order by s.status_at desc
     limit %(most_names)s
   ),

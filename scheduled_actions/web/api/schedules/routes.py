@@ -22,6 +22,7 @@ from scheduled_actions.core.errors import (
     RegistryInvalid,
     ScheduledActionsError,
     ScheduleEnded,
+    ScheduleRefused,
     TooLarge,
     UnknownActionType,
     UnknownSchedule,
@@ -264,7 +265,7 @@ ROUTES = (
         "POST", "/schedules/{id}/resume", resume_schedule, "Resume a schedule from its next occurrence",
         description="Occurrences during the pause are not created. If the rule cannot be evaluated, the schedule is "
         "paused again; `status_reason` contains the reason.",
-        refuses=(UnknownSchedule, ScheduleEnded), takes_if_match=True, **_ONE,
+        refuses=(UnknownSchedule, ScheduleEnded, ScheduleRefused), takes_if_match=True, **_ONE,
     ),
     Route(
         "POST", "/schedules/{id}/run", run_schedule, "Run a schedule now, in addition to its occurrences",
