@@ -59,9 +59,12 @@ class LazyGroup(click.Group):
 
         Raises:
             Failure: The command raised an error of this package or of the database; the message is one line.
+            NoSuchOption: The message suggests the option whose parameter has the unknown name, if there is one.
         """
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise _with_parameter_name(error) from None
         except ActionLocked as error:
             raise Failure(f"{error}; --force overrides the lock, unless a tick claims the action first") from error
         except ScheduledActionsError as error:
@@ -71,6 +74,18 @@ class LazyGroup(click.Group):
             if message is None:
                 raise
             raise Failure(message) from error
+
+
+def _with_parameter_name(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Suggest the option that sets the parameter with the unknown name: `--due` for `--at`."""
+    name = error.option_name.lstrip("-").replace("-", "_")
+    parameters = [] if error.ctx is None else error.ctx.command.params
+    found = next((one.opts[0] for one in parameters if isinstance(one, click.Option) and one.name == name), None)
+    if found is None:
+        return error
+    return click.NoSuchOption(
+        error.option_name, f"No such option {error.option_name!r}. Did you mean {found!r}?", ctx=error.ctx
+    )
 
 
 class Failure(click.ClickException):

@@ -104,6 +104,21 @@ def test_the_name_of_a_subcommand_alone_is_answered_with_its_full_name(mistyped,
     assert f"Error: No such command '{mistyped}'. {suggested}" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("path", "mistyped", "suggested"),
+    [
+        (["deadlines", "create"], "--at", "'--due'"),
+        (["deadlines", "move"], "--delay", "'--in'"),
+        (["deadlines", "create"], "--recipients", "'--recipient'"),
+    ],
+)
+def test_an_unknown_option_suggests_the_one_for_the_same_parameter(path, mistyped, suggested):
+    result = CliRunner().invoke(main, [*path, mistyped, "x"])
+
+    assert result.exit_code == 2
+    assert f"Error: No such option '{mistyped}'. Did you mean {suggested}?" in result.stderr
+
+
 def test_version_prints_the_version_of_the_package():
     result = CliRunner().invoke(main, ["--version"])
 
