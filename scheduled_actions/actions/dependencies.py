@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -154,13 +154,6 @@ def _with_python_time(given: Mapping[str, Any]) -> dict[str, Any]:
             converted["scheduled_at"] = timedelta(seconds=seconds)
         except (OverflowError, ValueError):
             raise InvalidArgument("delay", seconds, "a duration between zero and a hundred years") from None
-    elif isinstance(converted.get("scheduled_at"), str):
-        try:
-            converted["scheduled_at"] = datetime.fromisoformat(converted["scheduled_at"])
-        except ValueError:
-            raise InvalidArgument(
-                "scheduled_at", converted["scheduled_at"], "an ISO 8601 time, such as 2026-01-31T09:00:00Z"
-            ) from None
     return converted
 
 

@@ -5,7 +5,7 @@ To add an argument, add a field to `NewAction` and an entry to `_COLUMNS`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import Enum
 from typing import Any, Final, TypeAlias, get_args
 from uuid import UUID
@@ -34,7 +34,7 @@ class NewAction:
 
     action_type: str
     payload: Any
-    scheduled_at: datetime | timedelta | None = None
+    scheduled_at: datetime | date | str | timedelta | None = None
     timezone: str | None = None
     team_id: str | None = None
     priority: int = 0
@@ -143,7 +143,7 @@ def check_max_attempts(value: int | None) -> int | None:
 
 
 def _scheduled_at(value: datetime | timedelta, given: Mapping[str, Any]) -> dict[str, Any]:
-    at, delay = checks.check_scheduled_at(value, given.get("timezone"))
+    at, delay = checks.check_scheduled_at(value, timezone=given.get("timezone"))
     return {"scheduled_at": at} if delay is None else {"delay": delay.total_seconds()}
 
 

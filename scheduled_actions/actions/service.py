@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -141,8 +141,8 @@ class Scheduler:
         schedule_id: UUID | str | None = None,
         deadline_id: UUID | str | None = None,
         scheduled_by: UUID | str | None = None,
-        due_from: datetime | None = None,
-        due_to: datetime | None = None,
+        due_from: datetime | date | str | None = None,
+        due_to: datetime | date | str | None = None,
         q: str | None = None,
         cursor: UUID | str | None = None,
         limit: int = 100,
@@ -162,8 +162,8 @@ class Scheduler:
             schedule_id: Filter by schedule.
             deadline_id: Filter by deadline.
             scheduled_by: The id of the action whose handler scheduled them, or that they follow.
-            due_from: `scheduled_at` is this instant or later; aware.
-            due_to: `scheduled_at` is before this instant; aware.
+            due_from: `scheduled_at` is this instant or later: with an offset, or a day (its start in UTC).
+            due_to: `scheduled_at` is before this instant, in the same forms.
             q: Part of the type, the dedup key or the lock group, or the beginning of the id.
             cursor: `next_cursor` of the previous page, or the id of its last action.
             limit: 1 to 100.
@@ -184,8 +184,8 @@ class Scheduler:
             schedule_id=checks.check_uuid("schedule_id", schedule_id),
             deadline_id=checks.check_uuid("deadline_id", deadline_id),
             scheduled_by=checks.check_uuid("scheduled_by", scheduled_by),
-            due_from=checks.check_aware("due_from", due_from),
-            due_to=checks.check_aware("due_to", due_to),
+            due_from=checks.check_instant("due_from", due_from),
+            due_to=checks.check_instant("due_to", due_to),
             q=checks.check_text("q", q),
         )
         with borrowed_connection(self.database, None) as borrowed:
@@ -205,7 +205,7 @@ class Scheduler:
         action_id: UUID | str,
         *,
         payload: Any = None,  # noqa: ANN401 - any model
-        scheduled_at: datetime | timedelta | None = None,
+        scheduled_at: datetime | date | str | timedelta | None = None,
         timezone: str | None = None,
         priority: int | None = None,
         max_attempts: int | None = None,
@@ -227,7 +227,7 @@ class Scheduler:
             action_id: The action.
             payload: Replaces the whole payload; validated like that of a new action.
             scheduled_at: As for `schedule_action`.
-            timezone: IANA time zone of a naive `scheduled_at`.
+            timezone: IANA time zone of a `scheduled_at` without an offset.
             priority: Lower numbers run first.
             max_attempts: The maximum number of attempts, including the first.
             retry: The retry policy of this action.
@@ -258,7 +258,7 @@ class Scheduler:
             borrowed_connection(self.database, connection) as borrowed,
             atomic(borrowed) if dependencies else nullcontext(),
         ):
-            at, delay = checks.check_scheduled_at(scheduled_at, timezone)
+            at, delay = checks.check_scheduled_at(scheduled_at, timezone=timezone)
             text = None
             if payload is not None:
                 action_type = store.get(borrowed, wanted, team_id=team_id).action_type

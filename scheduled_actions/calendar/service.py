@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import groupby, pairwise
 from uuid import UUID
 
@@ -90,8 +90,8 @@ class CalendarService:
     def page(
         self,
         *,
-        start: datetime | None = None,
-        end: datetime | None = None,
+        start: datetime | date | str | None = None,
+        end: datetime | date | str | None = None,
         user_id: str | None = None,
         team_id: str | None = None,
         cursor: str | None = None,
@@ -104,8 +104,8 @@ class CalendarService:
         most `FORECAST_MOST` of these occurrences.
 
         Args:
-            start: Aware; None: now.
-            end: Aware, at most 366 days after `start`; None: 31 days after `start`.
+            start: An instant with an offset, or the start of a day in UTC; None: now.
+            end: In the same forms, at most 366 days after `start`; None: 31 days after `start`.
             user_id: Only schedules with this `user_id`, deadlines with this recipient (as a string or as the `id` of a
                 person), and actions with this `user_id` or of such a deadline.
             team_id: Only this team's entries.
@@ -118,7 +118,7 @@ class CalendarService:
         """
         checks.check_limit(limit, most=PAGE_MOST)
         user_id, team_id = checks.check_text("user_id", user_id), checks.check_text("team_id", team_id)
-        start, end = _in_utc("start", start), _in_utc("end", end)
+        start, end = checks.check_instant("start", start), checks.check_instant("end", end)
         with self.database.connection() as connection:
             start, end = _range(start or now(connection).astimezone(UTC), end)
             after = max(begin(start), Place.parse(cursor)) if cursor else begin(start)
@@ -285,10 +285,3 @@ def _range(start: datetime, end: datetime | None) -> tuple[datetime, datetime]:
             f"later, not {end.isoformat()}",
         )
     return start, end
-
-
-def _in_utc(name: str, moment: datetime | None) -> datetime | None:
-    try:
-        return (aware := checks.check_aware(name, moment)) and aware.astimezone(UTC)
-    except OverflowError:
-        raise InvalidArgument(name, moment, "an instant between the years 1 and 9999 in UTC") from None

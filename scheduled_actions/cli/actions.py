@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -29,10 +29,10 @@ from scheduled_actions.cli.parameters import (
     fold_wait,
     force_option,
     json_option,
+    one_of,
     page_options,
     payload_option,
     required_payload_option,
-    scheduled_time,
     when_options,
 )
 from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
@@ -91,7 +91,7 @@ def schedule(
     /,
     action_type: str,
     *,
-    at: datetime | None,
+    at: str | None,
     delay: timedelta | None,
     timezone: str | None,
     **options: Any,  # noqa: ANN401 - under their own names
@@ -102,7 +102,7 @@ def schedule(
     """
     new = NewAction(
         action_type=action_type,
-        scheduled_at=scheduled_time(at, delay, timezone),
+        scheduled_at=one_of(at, delay),
         timezone=timezone,
         created_by=caller(),
         **fold_wait(options),
@@ -209,7 +209,7 @@ def update(
     action_id: str,
     *,
     payload: Any,  # noqa: ANN401 - any JSON
-    at: datetime | None,
+    at: str | None,
     delay: timedelta | None,
     timezone: str | None,
     priority: int | None,
@@ -224,7 +224,7 @@ def update(
     validated and replaces the old one. If the action is already waiting for its condition or for other actions,
     changing or removing the condition or --after makes it due now, unless --at or --in is given.
     """
-    scheduled_at = scheduled_time(at, delay, timezone)
+    scheduled_at = one_of(at, delay)
     changes = apply_resets(
         {name: value for name, value in fold_wait(dependencies).items() if value is not None}, reset, _RESETS
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +28,6 @@ from scheduled_actions.cli.output import (
 from scheduled_actions.cli.parameters import (
     apply_resets,
     duration_option,
-    in_zone,
     instant_option,
     json_option,
     local_instant_option,
@@ -177,7 +176,7 @@ def create(
     target_type: str,
     target_id: str,
     *,
-    at: datetime | None,
+    at: str | None,
     delay: timedelta | None,
     **options: Any,  # noqa: ANN401 - of `deadline_options`
 ) -> None:
@@ -242,12 +241,9 @@ def update(
 )
 @_change_options
 @pass_project
-def complete(project: Project, /, reference: str, *, at: datetime | None, **change: Any) -> None:  # noqa: ANN401 - of `_change_options`
+def complete(project: Project, /, reference: str, *, at: str | None, **change: Any) -> None:  # noqa: ANN401 - of `_change_options`
     """Complete the deadline REF: no further reminder, escalation or action starts."""
-    deadlines = project.open_without_handlers().deadlines
-    if at is not None:
-        at = in_zone(at, deadlines.get(reference, team_id=change["team_id"]).timezone)
-    deadline = deadlines.complete(reference, at=at, by=caller(), **change)
+    deadline = project.open_without_handlers().deadlines.complete(reference, at=at, by=caller(), **change)
     _report(deadline, _completion_text(deadline))
 
 
@@ -261,7 +257,7 @@ def complete(project: Project, /, reference: str, *, at: datetime | None, **chan
 )
 @_change_options
 @pass_project
-def move(project: Project, /, reference: str, *, at: datetime | None, delay: timedelta | None, **change: Any) -> None:  # noqa: ANN401 - the options above
+def move(project: Project, /, reference: str, *, at: str | None, delay: timedelta | None, **change: Any) -> None:  # noqa: ANN401 - the options above
     """Change the due time of the deadline REF; its future reminders, escalation and actions are planned again."""
     due_at = one_of(at, delay, "--due and --in")
     if due_at is None:
@@ -306,7 +302,7 @@ def acknowledge(
     /,
     reference: str,
     *,
-    at: datetime | None,
+    at: str | None,
     delay: timedelta | None,
     **change: Any,  # noqa: ANN401 - of `_change_options`
 ) -> None:

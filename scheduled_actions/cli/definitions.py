@@ -10,10 +10,8 @@ from scheduled_actions.cli.parameters import (
     duration_option,
     fold_skip,
     fold_wait,
-    in_zone,
     instant_option,
     json_document,
-    last_instant,
     one_of,
     series_condition_options,
     skip_options,
@@ -93,12 +91,7 @@ schedule_options = with_options(
     ),
     skip_options,
     duration_option("--jitter", "jitter_seconds", help="Maximum random delay; each occurrence has its own delay."),
-    click.option(
-        "--until",
-        type=last_instant,
-        metavar="ISO",
-        help="Time of the last possible occurrence; a date includes the whole day.",
-    ),
+    instant_option("--until", help="Time of the last possible occurrence; a day includes the whole day."),
     click.option("--remaining", type=int, metavar="N", help="Number of executions before the schedule ends."),
     click.option(
         "--priority", type=int, metavar="N", help="Priority; actions with lower numbers run first. [default: 0]"
@@ -119,21 +112,16 @@ schedule_options = with_options(
 )
 
 
-def schedule_arguments(options: dict[str, Any], *, zone: str | None) -> dict[str, Any]:
+def schedule_arguments(options: dict[str, Any]) -> dict[str, Any]:
     """Return the given options under the names of `schedule_recurring_action`.
 
     Args:
         options: The values of `schedule_options`; other options are passed on unchanged.
-        zone: Time zone of times without an offset; None: the service applies the schedule's time zone.
 
     Raises:
         UsageError: Both --at and --in are given, or the options of --wait are incomplete.
-        InvalidArgument: The time zone is unknown.
     """
     options = fold_wait(options)
-    if zone is not None:
-        given = {name: options[name] for name in ("at", "until") if options[name] is not None}
-        options |= {name: in_zone(moment, zone) for name, moment in given.items()}
     arguments: dict[str, Any] = {
         "skip": fold_skip(options),
         "scheduled_at": one_of(options.pop("at"), options.pop("delay")),

@@ -19,8 +19,7 @@ from scheduled_actions.cli.parameters import (
     fold_skip,
     instant_option,
     json_option,
-    last_instant,
-    last_local_instant,
+    last_local_instant_option,
     local_instant_option,
     page_options,
     skip_options,
@@ -82,21 +81,16 @@ def calendar(project: Project, /, **filters: Any) -> None:  # noqa: ANN401 - of 
 
 @click.command()
 @click.argument("rule")
-@click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="IANA time zone of the rule.")
+@click.option("--timezone", metavar="ZONE", help="IANA time zone of the rule. [default: UTC]")
 @instant_option(
     "--from",
     "start",
-    help="Start of the range and of intervals; without an offset, in the time zone of the rule. [default: now]",
+    help="Start of the range and of intervals; without an offset, --timezone is required. [default: now]",
 )
 @click.option(
     "--count", type=WholeNumber(1, 1000), default=10, show_default=True, metavar="N", help="Number of occurrences."
 )
-@click.option(
-    "--until",
-    type=last_instant,
-    metavar="ISO",
-    help="Time of the last possible occurrence; a date includes the whole day.",
-)
+@instant_option("--until", help="Time of the last possible occurrence; a day includes the whole day.")
 @skip_options
 @json_option
 @pass_project
@@ -105,10 +99,10 @@ def preview(
     /,
     rule: str,
     *,
-    timezone: str,
-    start: datetime | None,
+    timezone: str | None,
+    start: str | None,
     count: int,
-    until: datetime | None,
+    until: str | None,
     **skips: Any,  # noqa: ANN401 - of `skip_options`
 ) -> None:
     """Show the next occurrences of RULE, with the reason for each shift.
@@ -149,12 +143,10 @@ def _local_text(text: str) -> str:
 
 @click.command()
 @local_instant_option("--from", "start", help="Start of the range. [default: now]")
-@click.option(
+@last_local_instant_option(
     "--to",
     "end",
-    type=last_local_instant,
-    metavar="ISO",
-    help="End of the range, at most 92 days after the start; a date includes the whole day. [default: one day]",
+    help="End of the range, at most 92 days after the start; a day includes the whole day. [default: one day]",
 )
 @team_option
 @click.option(

@@ -1,6 +1,5 @@
 """Options and arguments that several commands share, and the conversion of their values."""
 
-import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, time, timedelta
@@ -11,13 +10,12 @@ from typing import Any, TypeVar
 import click
 
 from scheduled_actions.core import json_text
-from scheduled_actions.core.checks import check_timezone
+from scheduled_actions.core.checks import LAST_SECOND, parse_moment
 from scheduled_actions.core.durations import parse_duration
 from scheduled_actions.core.errors import InvalidArgument
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
-#: A date without a time.
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+Moment = TypeVar("Moment", str, datetime)
 _PAYLOAD_HELP = "JSON object; @FILE reads a file, - reads standard input."
 
 
@@ -53,54 +51,39 @@ def json_document(given: str) -> Any:  # noqa: ANN401 - any JSON
         ) from None
 
 
-def _in_supported_years(moment: datetime) -> datetime:
-    # The offset may move the time out of the years 1 to 9999.
-    moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
-    return moment
+def instant(text: str) -> str:
+    """Return an ISO 8601 time or day unchanged; the service converts it to an instant.
+
+    Raises:
+        BadParameter: The value is neither, or is outside of the years 1 to 9999 in UTC.
+    """
+    local_instant(text)
+    return text
 
 
-def instant(text: str, convert: Callable[[datetime], datetime] = _in_supported_years) -> datetime:
-    """Parse an ISO 8601 time; without an offset, the result is naive.
+def local_instant(text: str, time_of_day: time = time.min) -> datetime:
+    """Parse an ISO 8601 time or day and convert it to UTC; without an offset, it is in this machine's time zone.
 
     Args:
         text: The value of an option.
-        convert: Returns the result for the parsed time, or raises `ValueError` or `OverflowError` to reject it.
+        time_of_day: The time that a day alone means.
 
     Raises:
-        BadParameter: The value is not an ISO 8601 time, or is outside of the years 1 to 9999 in UTC.
+        BadParameter: The value is neither, or is outside of the years 1 to 9999 in UTC.
     """
     try:
-        return convert(datetime.fromisoformat(text))
-    except (ValueError, OverflowError):
+        moment = parse_moment("value", text)
+        return (moment if isinstance(moment, datetime) else datetime.combine(moment, time_of_day)).astimezone(UTC)
+    except (InvalidArgument, ValueError, OverflowError):
         raise click.BadParameter(
-            f"{_quoted(text)} is not an ISO 8601 time between the years 1 and 9999 in UTC, such as "
-            "2026-03-29T09:30:00+02:00 or 2026-03-29T07:30:00Z"
+            f"{_quoted(text)} is not an ISO 8601 time or day between the years 1 and 9999 in UTC, such as "
+            "2026-03-29T09:30:00+02:00 or 2026-03-29"
         ) from None
 
 
-def last_instant(text: str) -> datetime:
-    """Parse the end of a range as `instant` does; a date without a time means the end of that day."""
-    moment = instant(text)
-    return datetime.combine(moment, time.max) if _DAY.fullmatch(text) else moment
-
-
-def local_instant(text: str) -> datetime:
-    """Parse an ISO 8601 time and convert it to UTC; a time without an offset is in this machine's time zone."""
-    return instant(text, lambda moment: moment.astimezone(UTC))
-
-
 def last_local_instant(text: str) -> datetime:
-    """Parse the end of a range as `local_instant` does; a date without a time means the end of that day."""
-    return local_instant(last_instant(text).isoformat())
-
-
-def in_zone(moment: datetime, timezone: str) -> datetime:
-    """Return the moment as an aware instant; a moment without an offset is a local time of the time zone.
-
-    Raises:
-        InvalidArgument: The time zone is unknown.
-    """
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=check_timezone(timezone))
+    """Parse the end of a range as `local_instant` does; a day alone means its last second."""
+    return local_instant(text, LAST_SECOND)
 
 
 def duration(text: str) -> timedelta:
@@ -115,24 +98,7 @@ def duration(text: str) -> timedelta:
         raise click.BadParameter(f"{_quoted(text)} is not {error.expected}") from None
 
 
-def scheduled_time(at: datetime | None, delay: timedelta | None, timezone: str | None) -> datetime | timedelta | None:
-    """Return the value of `--at` or `--in`; None if neither is given.
-
-    Raises:
-        UsageError: Both are given, or a time has no offset and there is no `--timezone`.
-    """
-    if at is not None and at.tzinfo is None and timezone is None:
-        example = at.isoformat()
-        raise click.BadParameter(
-            f"{example!r} has no offset: write {example}Z or {example}+02:00, or give --timezone Europe/Berlin",
-            param_hint="'--at'",
-        )
-    return one_of(at, delay)
-
-
-def one_of(
-    moment: datetime | None, delay: timedelta | None, names: str = "--at and --in"
-) -> datetime | timedelta | None:
+def one_of(moment: Moment | None, delay: timedelta | None, names: str = "--at and --in") -> Moment | timedelta | None:
     """Return the one value that is not None; None if both are None.
 
     Args:
@@ -162,6 +128,7 @@ def with_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]
 #: Options for one kind of value; called as `click.option` is.
 instant_option = partial(click.option, type=instant, metavar="ISO")
 local_instant_option = partial(click.option, type=local_instant, metavar="ISO")
+last_local_instant_option = partial(click.option, type=last_local_instant, metavar="ISO")
 duration_option = partial(click.option, type=duration, metavar="DURATION")
 document_option = partial(click.option, type=json_document, metavar="JSON")
 
@@ -198,7 +165,7 @@ reference_options = with_options(
 )
 
 when_options = with_options(
-    instant_option("--at", help="Due time; without an offset, --timezone is required."),
+    instant_option("--at", help="Due time; without an offset, --timezone is required. A day means its start."),
     duration_option("--in", "delay", help="Due after this delay: PT5M, P1D, 90s, 5m, 2h, 3d."),
     click.option("--timezone", metavar="ZONE", help="IANA time zone of --at."),
 )

@@ -23,7 +23,6 @@ from scheduled_actions.cli.output import (
 )
 from scheduled_actions.cli.parameters import (
     apply_resets,
-    in_zone,
     instant_option,
     json_option,
     page_options,
@@ -143,7 +142,7 @@ def create(project: Project, /, action_type: str, recurrence: str, *, payload: A
     runtime = project.open()
     with handlers_aside():
         schedule = runtime.schedules.schedule_recurring(
-            action_type, payload, recurrence, created_by=caller(), **schedule_arguments(options, zone=None)
+            action_type, payload, recurrence, created_by=caller(), **schedule_arguments(options)
         )
     _warn_about_rule(runtime, schedule)
     _report(runtime, schedule, f"runs {action_type}")
@@ -180,9 +179,7 @@ def update(
     """
     runtime = project.open()
     changes = apply_resets(
-        schedule_arguments(
-            options, zone=options["timezone"] or runtime.schedules.get(reference, team_id=team_id).timezone
-        ),
+        schedule_arguments(options),
         reset,
         SCHEDULE_RESETS,
     )
@@ -257,17 +254,15 @@ def run(project: Project, reference: str, *, team_id: str | None) -> None:
 )
 @json_option
 @pass_project
-def backfill(project: Project, reference: str, *, team_id: str | None, start: datetime, end: datetime) -> None:
+def backfill(project: Project, reference: str, *, team_id: str | None, start: str, end: str) -> None:
     """Create the missing occurrences of the schedule REF in a past range, due now.
 
     The range must not end in the future, and can contain at most 1,000 occurrences. The occurrences run one after
     another unless the schedule allows overlaps. Repeating the command creates no duplicates.
     """
-    zone = project.open().schedules.get(reference, team_id=team_id).timezone
+    project.open()
     with handlers_aside():
-        ids = client.backfill_schedule(
-            reference, in_zone(start, zone), in_zone(end, zone), by=caller(), team_id=team_id
-        )
+        ids = client.backfill_schedule(reference, start, end, by=caller(), team_id=team_id)
     answer({"ids": ids}, f"{counted(len(ids), 'occurrence')} created, due now" if ids else "no occurrence is missing")
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import click
 
 from scheduled_actions.cli.output import answer, local, print_page, wants_json
-from scheduled_actions.cli.parameters import duration_option, json_option, local_instant_option, one_of
+from scheduled_actions.cli.parameters import duration_option, json_option, last_local_instant_option, one_of
 from scheduled_actions.cli.project import Project, caller, pass_project
 
 # Imports are inside functions, so that help needs no database driver.
@@ -28,7 +28,7 @@ def tokens() -> None:
     help="viewer reads data; operator also changes data; admin also manages tokens.",
 )
 @click.option("--team", "team_id", metavar="TEAM", help="Restrict the token to the data of this team.")
-@local_instant_option("--expires-at", help="Time of expiry; without an offset, local time.")
+@last_local_instant_option("--expires-at", help="Time of expiry; without an offset, local time.")
 @duration_option("--expires-in", help="Expire after this long: P30D, 12h, 90d.")
 @json_option
 @pass_project

@@ -1,7 +1,7 @@
 """Schedule and change actions, report facts and emit events from application code, with the runtime of the process."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +24,7 @@ def schedule_action(
     action_type: str,
     payload: Any,  # noqa: ANN401 - any model
     *,
-    scheduled_at: datetime | timedelta | None = None,
+    scheduled_at: datetime | date | str | timedelta | None = None,
     timezone: str | None = None,
     team_id: str | None = None,
     priority: int = 0,
@@ -50,8 +50,10 @@ def schedule_action(
     Args:
         action_type: Selects the handler.
         payload: A mapping, or an instance of the handler's model; validated before anything is written.
-        scheduled_at: An aware datetime, a timedelta from now, or a naive datetime with `timezone`; None: now.
-        timezone: IANA name, for a naive `scheduled_at`. A local time inside a DST gap moves forward by the gap.
+        scheduled_at: A datetime or an ISO 8601 string with an offset, or without one in `timezone`; a date or a string
+            such as "2026-12-31", which means the start of the day; or a timedelta from now. None: now.
+        timezone: IANA name, for a `scheduled_at` without an offset. A local time inside a DST gap moves forward by the
+            gap. None: a time needs an offset, and a day is a day in UTC.
         team_id: The team that owns the action; None: no team.
         priority: Actions with lower numbers run first.
         max_attempts: Maximum number of attempts, including the first; None: the handler's value, else the setting.
@@ -136,7 +138,7 @@ def schedule_when(
     timeout: timedelta | float | str | None = None,
     max_checks: int | None = None,
     on_timeout: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-    scheduled_at: datetime | timedelta | None = None,
+    scheduled_at: datetime | date | str | timedelta | None = None,
     timezone: str | None = None,
     team_id: str | None = None,
     priority: int = 0,
@@ -356,8 +358,8 @@ def list_actions(
     schedule_id: UUID | str | None = None,
     deadline_id: UUID | str | None = None,
     scheduled_by: UUID | str | None = None,
-    due_from: datetime | None = None,
-    due_to: datetime | None = None,
+    due_from: datetime | date | str | None = None,
+    due_to: datetime | date | str | None = None,
     q: str | None = None,
     cursor: UUID | str | None = None,
     limit: int = 100,
@@ -386,7 +388,7 @@ def update_action(
     action_id: UUID | str,
     *,
     payload: Any = None,  # noqa: ANN401 - any model
-    scheduled_at: datetime | timedelta | None = None,
+    scheduled_at: datetime | date | str | timedelta | None = None,
     timezone: str | None = None,
     priority: int | None = None,
     max_attempts: int | None = None,

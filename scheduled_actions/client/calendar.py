@@ -1,6 +1,6 @@
 """Read the calendar from application code, with the runtime of the process."""
 
-from datetime import datetime
+from datetime import date, datetime
 
 from scheduled_actions import runtime
 from scheduled_actions.calendar.service import EntryPage
@@ -11,8 +11,8 @@ from scheduled_actions.core.messages import suggests_keywords
 def get_calendar(
     user_id: str | None = None,
     *,
-    start: datetime | None = None,
-    end: datetime | None = None,
+    start: datetime | date | str | None = None,
+    end: datetime | date | str | None = None,
     team_id: str | None = None,
     cursor: str | None = None,
     limit: int = 100,

@@ -1,7 +1,7 @@
 """Create, change and list deadlines from application code, with the runtime of the process."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from scheduled_actions.deadlines.model import Deadline
 @suggests_keywords
 def set_deadline(
     target: Mapping[str, str],
-    due_at: datetime | timedelta | None = None,
+    due_at: datetime | date | str | timedelta | None = None,
     *,
     reminders: Sequence[Any] = (),
     escalation: Sequence[Any] | Mapping[str, Any] = (),
@@ -41,8 +41,9 @@ def set_deadline(
 
     Args:
         target: The entity that the deadline is about: `{"type": "license", "id": "42"}`.
-        due_at: An aware datetime, a naive one in `timezone`, or a timedelta from now. None with a `recurrence`: its
-            first occurrence.
+        due_at: A datetime or an ISO 8601 string with an offset, or without one in `timezone`; a date or a string such
+            as "2026-12-31", which means the last second of the day; or a timedelta from now. None with a `recurrence`:
+            its first occurrence.
         reminders: Distances before the due instant: 60 (days), "3 business days before at 09:00", a timedelta; or
             mappings with `offset` and optionally `repeat` (a rule, until the deadline is resolved), `times`, `to`,
             `severity`, `message`, `name`.
@@ -118,8 +119,8 @@ def list_deadlines(
     target: Mapping[str, str] | None = None,
     name: str | None = None,
     series_id: UUID | None = None,
-    due_from: datetime | None = None,
-    due_to: datetime | None = None,
+    due_from: datetime | date | str | None = None,
+    due_to: datetime | date | str | None = None,
     cursor: UUID | str | None = None,
     limit: int = 100,
 ) -> list[Deadline]:
@@ -144,7 +145,7 @@ def list_deadlines(
 def complete_deadline(
     deadline: UUID | str,
     *,
-    at: datetime | None = None,
+    at: datetime | date | str | None = None,
     by: str | None = None,
     reason: str | None = None,
     team_id: str | None = None,
@@ -178,7 +179,7 @@ def cancel_deadline(
 @checked
 def move_deadline(
     deadline: UUID | str,
-    due_at: datetime | timedelta,
+    due_at: datetime | date | str | timedelta,
     *,
     resend: bool | None = None,
     by: str | None = None,
@@ -278,7 +279,7 @@ def resume_deadline(
 def acknowledge_deadline(
     deadline: UUID | str,
     *,
-    until: datetime | timedelta | None = None,
+    until: datetime | date | str | timedelta | None = None,
     by: str | None = None,
     reason: str | None = None,
     team_id: str | None = None,

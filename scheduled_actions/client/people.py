@@ -1,7 +1,7 @@
 """Notify people and schedule actions in their local time from application code, with the runtime of the process."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -27,7 +27,7 @@ def notify(
     html: str | None = None,
     severity: Severity | None = None,
     digest: bool = False,
-    scheduled_at: datetime | timedelta | None = None,
+    scheduled_at: datetime | date | str | timedelta | None = None,
     team_id: str | None = None,
     target: Mapping[str, str] | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -46,7 +46,8 @@ def notify(
         severity: urgent, high, medium or low; None: no severity. By default, quiet hours do not defer urgent messages.
         digest: Combine messages to one person that are due at the same time. A message that is due now waits
             `notifications.digest_seconds` for others.
-        scheduled_at: An aware datetime, or a timedelta from now; None: now. Quiet hours defer the message to their end.
+        scheduled_at: An instant with an offset, a day (its start in UTC), or a timedelta from now; None: now. Quiet
+            hours defer the message to their end.
         team_id: The team that owns the actions; None: no team.
         target: The entity that the message is about: `{"type": "invoice", "id": "42"}`.
         metadata: Stored with the actions, not interpreted.
@@ -109,7 +110,7 @@ def schedule_local(
     pause_after_failures: int | None = None,
     skip: Mapping[str, Any] | None = None,
     jitter_seconds: float | None = None,
-    until: datetime | None = None,
+    until: datetime | date | str | None = None,
     remaining: int | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> list[UserSchedule]:

@@ -1,7 +1,7 @@
 """Create, change, run and list schedules from application code, with the runtime of the process."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -23,8 +23,8 @@ def schedule_recurring_action(
     payload: Any,  # noqa: ANN401 - any model
     recurrence: str,
     *,
-    scheduled_at: datetime | timedelta | None = None,
-    timezone: str = "UTC",
+    scheduled_at: datetime | date | str | timedelta | None = None,
+    timezone: str | None = None,
     name: str | None = None,
     recurrence_type: RecurrenceType = "fixed",
     misfire: Misfire = "fire_once",
@@ -36,7 +36,7 @@ def schedule_recurring_action(
     pause_after_failures: int | None = None,
     skip: Mapping[str, Any] | None = None,
     jitter_seconds: float | None = None,
-    until: datetime | None = None,
+    until: datetime | date | str | None = None,
     remaining: int | None = None,
     team_id: str | None = None,
     priority: int = 0,
@@ -63,9 +63,9 @@ def schedule_recurring_action(
         recurrence: An interval ("daily", "every 10 minutes", "PT10M"), a cron expression, days of the week ("every
             weekday at 09:00"), an RRULE, a business day ("last business day of the quarter"), or `custom:` and the name
             of a registered function.
-        scheduled_at: The start: intervals count from it, and it is the first occurrence if the rule matches it. An
-            aware datetime, a naive one in `timezone`, or a timedelta from now. None: now, not an occurrence.
-        timezone: IANA name of the time zone of the rule.
+        scheduled_at: The start: intervals count from it, and it is the first occurrence if the rule matches it. In
+            the forms of `schedule_action`; None: now, not an occurrence.
+        timezone: IANA name of the time zone of the rule and of times without an offset; None: the rule is in UTC.
         name: Unique within the team; None creates a new schedule with each call.
         recurrence_type: `fixed`: occurrences follow the rule. `rolling`: the interval starts at the end of a run.
         misfire: What happens to occurrences that no tick claimed in time: `fire_once` runs one of them and continues
@@ -83,7 +83,8 @@ def schedule_recurring_action(
         skip: Times without occurrences: `{"weekends": true, "holidays": "US", "dates": […], "ranges": […],
             "windows": […], "function": "name", "adjustment": "drop" | "preceding" | "following"}`.
         jitter_seconds: Maximum random delay of an occurrence, in seconds; None: no delay.
-        until: Time of the last possible occurrence, aware or naive in `timezone`; None: no end.
+        until: Time of the last possible occurrence, in the same forms except a timedelta; a day means its last second.
+            None: no end.
         remaining: Number of executions until the schedule ends; None: unlimited.
         team_id: The team that owns the schedule and its actions; None: no team.
         priority: Lower numbers run first.
@@ -174,7 +175,7 @@ def update_schedule(
     *,
     payload: Any = None,  # noqa: ANN401 - any model
     recurrence: str | Unset = UNSET,
-    scheduled_at: datetime | timedelta | Unset | None = UNSET,
+    scheduled_at: datetime | date | str | timedelta | Unset | None = UNSET,
     timezone: str | Unset | None = UNSET,
     name: str | Unset | None = UNSET,
     recurrence_type: RecurrenceType | Unset | None = UNSET,
@@ -187,7 +188,7 @@ def update_schedule(
     pause_after_failures: int | Unset | None = UNSET,
     skip: Mapping[str, Any] | Unset | None = UNSET,
     jitter_seconds: float | Unset | None = UNSET,
-    until: datetime | Unset | None = UNSET,
+    until: datetime | date | str | Unset | None = UNSET,
     remaining: int | Unset | None = UNSET,
     priority: int | Unset | None = UNSET,
     max_attempts: int | Unset | None = UNSET,
@@ -288,8 +289,8 @@ def run_schedule(
 @checked
 def backfill_schedule(
     schedule: UUID | str,
-    start: datetime,
-    end: datetime,
+    start: datetime | date | str,
+    end: datetime | date | str,
     *,
     by: str | None = None,
     team_id: str | None = None,

@@ -6,8 +6,8 @@ argument.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Literal
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -21,42 +21,102 @@ from scheduled_actions.core.stored_values import parse_uuid
 RECURRENCE_LIMIT = 2000
 #: The problem of a rule that is a bare number.
 NO_UNIT = 'has no unit: write, for example, "every 10 minutes"'
+#: The last second of a day; if a clock change repeats it, its second occurrence.
+LAST_SECOND = time(23, 59, 59, fold=1)
+_EXAMPLES = '"2026-12-01T09:00:00+01:00" or "2026-12-01"'
+_AWARE = 'datetime(2026, 12, 1, 9, tzinfo=ZoneInfo("Europe/Berlin"))'
 _LONGEST_DELAY = timedelta(days=36525)
 _YEAR_SECONDS = 366 * 86400
 
 
+def check_instant(
+    name: str, value: datetime | date | str | None, *, timezone: str | Literal[False] | None = False
+) -> datetime | None:
+    """Return an instant in UTC, None for None; a day alone means its start.
+
+    Args:
+        name: Name of the argument in errors.
+        value: A datetime, a date, or an ISO 8601 string of either.
+        timezone: IANA name, for values without an offset; a local time inside a DST gap moves forward by the gap. None:
+            a time without an offset is refused, and a day is a day in UTC. False: as None, for a function that has no
+            such argument, so that the error does not propose one.
+
+    Raises:
+        InvalidArgument: The value is malformed, a time without an offset or a time zone, or outside the years 1 to
+            9999; or the time zone is unknown.
+    """
+    return None if value is None else _instant(name, value, timezone, time.min)
+
+
+def check_end(
+    name: str, value: datetime | date | str | None, *, timezone: str | Literal[False] | None = False
+) -> datetime | None:
+    """Return an instant as `check_instant` does, but a day alone means its last second."""
+    return None if value is None else _instant(name, value, timezone, LAST_SECOND)
+
+
 def check_scheduled_at(
-    moment: datetime | timedelta | None, timezone: str | None
+    moment: datetime | date | str | timedelta | None,
+    *,
+    timezone: str | Literal[False] | None = False,
+    name: str = "scheduled_at",
+    time_of_day: time = time.min,
 ) -> tuple[datetime | None, timedelta | None]:
     """Return the instant in UTC and None; for a delay, return None and the delay from the database's clock.
 
     Args:
-        moment: An aware datetime, a naive datetime in the time zone, or a delay of at most a hundred years; None: now,
-            for which both results are None.
-        timezone: IANA name for naive datetimes; a local time inside a DST gap moves forward by the gap.
+        moment: An instant, or a delay of at most a hundred years; None: now, for which both results are None.
+        timezone: As for `check_instant`.
+        name: Name of the argument in errors.
+        time_of_day: The time that a day alone means.
 
     Raises:
-        InvalidArgument: The time zone is unknown, or the moment is of another type, out of range, or naive without a
-            time zone.
+        InvalidArgument: The time zone is unknown, or the moment is invalid.
     """
-    zone = None if timezone is None else check_timezone(timezone)
+    if timezone is not None and timezone is not False:
+        check_timezone(timezone)
     if moment is None:
         return None, None
-    if isinstance(moment, timedelta):
-        if not timedelta(0) <= moment <= _LONGEST_DELAY:
-            raise InvalidArgument("scheduled_at", moment, "a delay between zero and a hundred years")
-        return None, moment
+    if not isinstance(moment, timedelta):
+        return _instant(name, moment, timezone, time_of_day), None
+    if not timedelta(0) <= moment <= _LONGEST_DELAY:
+        raise InvalidArgument(name, moment, "a delay between zero and a hundred years")
+    return None, moment
+
+
+def parse_moment(name: str, text: str) -> datetime | date:
+    """Parse an ISO 8601 time, with or without an offset, or an ISO 8601 day.
+
+    Raises:
+        InvalidArgument: The text is neither.
+    """
+    given = text.strip().upper()
+    for parse in (date.fromisoformat, datetime.fromisoformat):
+        try:
+            return parse(given)
+        except ValueError:
+            pass
+    raise InvalidArgument(name, text, f"an ISO 8601 time or day, such as {_EXAMPLES}")
+
+
+def _instant(name: str, value: Any, timezone: str | Literal[False] | None, time_of_day: time) -> datetime:  # noqa: ANN401 - what the caller passes
+    moment = parse_moment(name, value) if isinstance(value, str) else value
+    if not isinstance(moment, date):
+        raise InvalidArgument(name, value, f"a datetime, a date or an ISO 8601 string, such as {_EXAMPLES}")
+    zone = None if timezone is None or timezone is False else check_timezone(timezone)
     if not isinstance(moment, datetime):
-        raise InvalidArgument("scheduled_at", moment, "a datetime or a timedelta")
-    if moment.utcoffset() is None:
+        moment = datetime.combine(moment, time_of_day, zone or UTC)
+    elif moment.utcoffset() is None:
         if zone is None:
-            raise InvalidArgument("scheduled_at", moment, "an aware datetime: give it a tzinfo, or set timezone")
-        # The conversion to UTC moves a local time inside a DST gap forward by the gap (RFC 5545, erratum 4271).
+            example = '"2026-12-01T09:00:00+01:00"' if isinstance(value, str) else _AWARE
+            other = "" if timezone is False else ', or set timezone, such as "Europe/Berlin"'
+            raise InvalidArgument(name, value, f"a time with an offset: write it as {example}{other}")
         moment = moment.replace(tzinfo=zone)
     try:
-        return moment.astimezone(UTC), None
+        # The conversion to UTC moves a local time inside a DST gap forward by the gap (RFC 5545, erratum 4271).
+        return moment.astimezone(UTC)
     except OverflowError:
-        raise InvalidArgument("scheduled_at", moment, "an instant between the years 1 and 9999 in UTC") from None
+        raise InvalidArgument(name, value, "an instant between the years 1 and 9999 in UTC") from None
 
 
 def check_timezone(name: str) -> ZoneInfo:
@@ -101,13 +161,6 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise InvalidArgument(name, value, f"one of {', '.join(choices)}")
     return value
-
-
-def check_aware(name: str, moment: datetime | None) -> datetime | None:
-    """Return a datetime if it has a time zone, None for None; raise `InvalidArgument` otherwise."""
-    if moment is not None and (not isinstance(moment, datetime) or moment.utcoffset() is None):
-        raise InvalidArgument(name, moment, "an aware datetime: give it a tzinfo")
-    return moment
 
 
 def check_integer(name: str, value: int | None, *, least: int, most: int) -> int | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, get_args
 from uuid import UUID
 
@@ -47,8 +47,8 @@ def find(
     target: Mapping[str, str] | None = None,
     name: str | None = None,
     series_id: UUID | None = None,
-    due_from: datetime | None = None,
-    due_to: datetime | None = None,
+    due_from: datetime | date | str | None = None,
+    due_to: datetime | date | str | None = None,
     cursor: UUID | str | None = None,
     limit: int = 100,
 ) -> list[Deadline]:
@@ -63,8 +63,8 @@ def find(
         target: `{"type", "id"}` of the entity.
         name: Only deadlines with this name.
         series_id: Only deadlines of this series.
-        due_from: Due at this instant or later; aware.
-        due_to: Due before this instant; aware.
+        due_from: Due at this instant or later: with an offset, or a day (its start in UTC).
+        due_to: Due before this instant, in the same forms.
         cursor: The id of the last deadline on the previous page.
         limit: Maximum number of deadlines: 1 to 101.
 
@@ -84,8 +84,8 @@ def find(
         "target_id": None if target is None else target["id"],
         "name": arguments.check_text("name", name),
         "series_id": series_id,
-        "due_from": arguments.check_aware("due_from", due_from),
-        "due_to": arguments.check_aware("due_to", due_to),
+        "due_from": arguments.check_instant("due_from", due_from),
+        "due_to": arguments.check_instant("due_to", due_to),
         "before": None if cursor is None else arguments.check_cursor(cursor),
         "limit": limit,
     }

@@ -7,7 +7,7 @@ returned, no action that it invalidated can start.
 from collections.abc import Collection, Iterator, Mapping, MutableSet, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -295,7 +295,7 @@ class Deadlines:
     def move(
         self,
         reference: UUID | str,
-        due_at: datetime | timedelta,
+        due_at: datetime | date | str | timedelta,
         *,
         resend: bool | None = None,
         by: str | None = None,
@@ -309,7 +309,8 @@ class Deadlines:
 
         Args:
             reference: Id or name.
-            due_at: Aware, or naive in the deadline's time zone; a timedelta counts from now.
+            due_at: A time with an offset or in the deadline's time zone, a day (its last second in that time zone), or
+                a timedelta from now.
             resend: Whether to plan stages again that have already run; None: only if the deadline was missed.
             by: Who moves the deadline, for the history.
             reason: The reason, for the history.
@@ -330,7 +331,7 @@ class Deadlines:
 
     def move_many(
         self,
-        moves: Mapping[UUID | str, datetime | timedelta],
+        moves: Mapping[UUID | str, datetime | date | str | timedelta],
         *,
         resend: bool | None = None,
         by: str | None = None,
@@ -455,7 +456,7 @@ class Deadlines:
         self,
         reference: UUID | str,
         *,
-        at: datetime | None = None,
+        at: datetime | date | str | None = None,
         by: str | None = None,
         reason: str | None = None,
         team_id: str | None = None,
@@ -469,7 +470,7 @@ class Deadlines:
 
         Args:
             reference: Id or name.
-            at: When the work was done, aware and not in the future; None: now.
+            at: When the work was done, not in the future, in the forms of `move`, but a day means its start; None: now.
             by: Who completes the deadline, for the history.
             reason: The reason, for the history.
             team_id: Only within this team; None: as for `get`.
@@ -478,16 +479,16 @@ class Deadlines:
         Raises:
             UnknownDeadline: No deadline has that id or name (in that team).
             WrongDeadlineStatus: The deadline is cancelled.
-            InvalidArgument: `at` is naive or in the future.
+            InvalidArgument: `at` is invalid or in the future.
             BudgetExceeded: The deadline is paused, and counting its working time takes too many steps.
         """
-        done_at = arguments.check_aware("at", at)
         with self._changing(reference, team_id, connection) as (lent, deadline, now):
+            done_at = arguments.check_instant("at", at, timezone=deadline.timezone)
             if deadline.status == "completed":
                 return deadline
             if deadline.status == "cancelled":
                 raise WrongDeadlineStatus(reference, deadline.status, "open and missed")
-            closed_at = now if done_at is None else done_at.astimezone(UTC)
+            closed_at = done_at or now
             if closed_at > now:
                 raise InvalidArgument("at", at, problem=f"must not be in the future: {closed_at.isoformat()}")
             due_at = planning.resumed_due(deadline, max(closed_at, deadline.paused_at or closed_at))
@@ -541,7 +542,7 @@ class Deadlines:
         self,
         reference: UUID | str,
         *,
-        until: datetime | timedelta | None = None,
+        until: datetime | date | str | timedelta | None = None,
         by: str | None = None,
         reason: str | None = None,
         team_id: str | None = None,
@@ -553,8 +554,8 @@ class Deadlines:
 
         Args:
             reference: Id or name.
-            until: Aware, or naive in the deadline's time zone; a timedelta counts from now. None: no limit. The
-                acknowledgement also ends when the deadline is completed, cancelled, moved or reassigned.
+            until: In the forms of `move`; None: no limit. The acknowledgement also ends when the deadline is completed,
+                cancelled, moved or reassigned.
             by: Who acknowledges the deadline, for the history.
             reason: The reason, for the history.
             team_id: Only within this team; None: as for `get`.

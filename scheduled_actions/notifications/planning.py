@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -273,7 +273,7 @@ class Notifications:
         *,
         subject: str | None = None,
         html: str | None = None,
-        at: datetime | timedelta | None = None,
+        at: datetime | date | str | timedelta | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> list[Scheduled]:
         """Schedule a notification to each recipient; return the actions.
@@ -284,7 +284,7 @@ class Notifications:
             options: The options that all notifications share.
             subject: One line; None: the first line of the text.
             html: The message for channels that support HTML.
-            at: When to send: an aware instant, or a timedelta from now; None: now. Quiet hours defer the notification.
+            at: When to send: as `scheduled_at` of `notify`; None: now. Quiet hours defer the notification.
             connection: Joins the caller's transaction.
 
         Raises:
@@ -300,7 +300,7 @@ class Notifications:
         line = one_line(text.strip().partition("\n")[0] if subject is None else subject)
         if not line:
             raise InvalidArgument("text" if subject is None else "subject", problem="must not be empty")
-        moment, delay = arguments.check_scheduled_at(at, None)
+        moment, delay = arguments.check_scheduled_at(at)
         with borrowed_connection(self._database, connection) as borrowed:
             now = clock.now(borrowed)
             when = moment if delay is None else now + delay

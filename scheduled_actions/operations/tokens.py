@@ -1,7 +1,7 @@
 """Manage API tokens, of which only the digest is stored, and record ended sessions of the dashboard."""
 
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -65,7 +65,7 @@ def create(
     name: str,
     role: str,
     team_id: str | None = None,
-    expires_at: datetime | None = None,
+    expires_at: datetime | date | str | None = None,
     expires_in: timedelta | None = None,
     created_by: str | None = None,
 ) -> tuple[Token, str]:
@@ -76,7 +76,8 @@ def create(
         name: A label for people, at most 100 characters.
         role: `viewer`, `operator` or `admin`.
         team_id: The one team whose data the token may use, at most 255 characters; None: all teams.
-        expires_at: Aware; takes precedence over `expires_in`. None: after `expires_in`, or never.
+        expires_at: An instant with an offset, or a day (its last second in UTC); takes precedence over `expires_in`.
+            None: after `expires_in`, or never.
         expires_in: Time until the token expires, at most a hundred years.
         created_by: Who creates the token.
 
@@ -93,7 +94,7 @@ def create(
         "role": check_role(role),
         "team_id": arguments.check_text("team_id", team_id, longest=TEAM_LENGTH),
         "created_by": created_by,
-        "expires_at": arguments.check_aware("expires_at", expires_at),
+        "expires_at": arguments.check_end("expires_at", expires_at),
         "expires_in": expires_in,
     }
     (row,) = sql.run_leniently(connection, "create_token", values)

@@ -1,11 +1,10 @@
 """Preview the next occurrences of a rule, with the skips and clock changes that affect them."""
 
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import BudgetExceeded, InvalidArgument, NeverOccurs
@@ -13,7 +12,7 @@ from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.core.messages import counted
 from scheduled_actions.recurrence.compiling import Recurrence, compile_recurrence
 from scheduled_actions.recurrence.custom import NO_FUNCTIONS, Functions
-from scheduled_actions.recurrence.model import Occurrence, anchor_after, resolve
+from scheduled_actions.recurrence.model import Occurrence, anchor_after
 from scheduled_actions.recurrence.phrases import applying, day_text, join, time_text
 from scheduled_actions.recurrence.skips.model import Skips
 
@@ -27,23 +26,24 @@ _SKIPPED_MOST = 1000
 def preview(
     text: str,
     *,
-    timezone: str = "UTC",
-    start: datetime,
+    timezone: str | None = None,
+    start: datetime | date | str,
     count: int = 10,
     skips: Skips | None = None,
-    until: datetime | None = None,
+    until: datetime | date | str | None = None,
     functions: Functions = NO_FUNCTIONS,
 ) -> dict[str, Any]:
     """Return the first `count` occurrences after `start`, as a JSON object.
 
     Args:
         text: The rule; see `compile_recurrence`.
-        timezone: IANA name.
-        start: The anchor, as in `compile_recurrence`; an occurrence at this instant is not returned. Naive: a wall time
-            in the zone.
+        timezone: IANA name; None: UTC.
+        start: The anchor, as in `compile_recurrence`; an occurrence at this instant is not returned. With an offset, a
+            local time in `timezone`, or a day (its start).
         count: 1 to 1,000; fewer occurrences are returned if the rule ends or the evaluation budget is used up.
         skips: The skipped days and windows, and the adjustment; None: nothing is skipped.
-        until: The last instant that may be an occurrence; None: no end. Naive: a wall time in the zone.
+        until: The last instant that may be an occurrence, in the same forms, but a day means its last second; None: no
+            end.
         functions: The project functions that the rule and its skips can call.
 
     Returns:
@@ -59,20 +59,22 @@ def preview(
         BudgetExceeded: Finding the first occurrence, or the last of a rule with COUNT, takes too many steps.
     """
     arguments.check_integer("count", count, least=1, most=COUNT_MOST)
-    zone = arguments.check_timezone(timezone)
-    start = _instant("start", start, zone)
+    zone = arguments.check_timezone(timezone or "UTC")
+    anchor = arguments.check_instant("start", start, timezone=timezone)
+    if anchor is None:
+        raise InvalidArgument("start", problem="is required")
     compiled = partial(
         compile_recurrence,
         text,
-        timezone=timezone,
+        timezone=zone.key,
         skips=skips,
-        until=None if until is None else _instant("until", until, zone),
+        until=arguments.check_end("until", until, timezone=timezone),
         functions=functions,
     )
-    recurrence = compiled(anchor=start, budget=EvaluationBudget("the recurrence"))
-    if (anchor := anchor_after(start, recurrence.kind)) != start:
-        recurrence = compiled(anchor=anchor, budget=EvaluationBudget("the recurrence"))
-    occurrences, has_more = _first(recurrence, start, count)
+    recurrence = compiled(anchor=anchor, budget=EvaluationBudget("the recurrence"))
+    if (later := anchor_after(anchor, recurrence.kind)) != anchor:
+        recurrence = compiled(anchor=later, budget=EvaluationBudget("the recurrence"))
+    occurrences, has_more = _first(recurrence, anchor, count)
     is_truncated = has_more and len(occurrences) < count
     return {
         "rule": recurrence.text,
@@ -85,7 +87,7 @@ def preview(
         ],
         "warnings": [
             *recurrence.warnings,
-            *_warnings(recurrence, start, occurrences, has_more=has_more),
+            *_warnings(recurrence, anchor, occurrences, has_more=has_more),
             *applying(
                 (
                     is_truncated,
@@ -95,17 +97,6 @@ def preview(
         ],
         **({"truncated": True} if is_truncated else {}),
     }
-
-
-def _instant(name: str, moment: datetime, zone: ZoneInfo) -> datetime:
-    if not isinstance(moment, datetime):
-        raise InvalidArgument(name, moment, "a datetime")
-    if moment.utcoffset() is not None:
-        return moment
-    try:
-        return resolve(moment.replace(tzinfo=None, fold=0), zone).at
-    except OverflowError:
-        raise InvalidArgument(name, moment, "an instant between the years 1 and 9999 in UTC") from None
 
 
 def _first(recurrence: Recurrence, start: datetime, count: int) -> tuple[list[Occurrence], bool]:

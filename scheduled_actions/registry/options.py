@@ -3,11 +3,11 @@
 import ast
 import copy
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 from scheduled_actions.core import json_text
 from scheduled_actions.core.action import PAYLOAD_LIMIT
+from scheduled_actions.core.checks import check_end
 from scheduled_actions.core.errors import InvalidArgument, RequestError
 from scheduled_actions.core.errors.families import short, short_name, short_text
 from scheduled_actions.core.messages import did_you_mean
@@ -51,7 +51,7 @@ RECURRENCE_KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "jitter_seconds": _SECONDS,
     "until": (
         (str,),
-        'an ISO 8601 string such as "2027-01-31T17:00:00+01:00"; without an offset, in the time zone of the schedule',
+        'an ISO 8601 string such as "2027-01-31T17:00:00+01:00" or "2027-01-31"',
     ),
     "remaining": _INTEGER,
     "priority": _INTEGER,
@@ -96,24 +96,13 @@ def validate_recurrence(given: object) -> str | dict[str, Any]:
             kind = f"is of type {type(value).__name__}, not {expected}" if dict in types else None
             raise InvalidArgument(f"recurrence.{key}", None if kind else value, expected, problem=kind)
     if "until" in kept:
-        _instant(kept["until"])
+        check_end("recurrence.until", kept["until"], timezone=kept.get("timezone"))
     return copy.deepcopy(kept)
 
 
 def normalize_recurrence(declared: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return a validated recurrence as `rule` and the arguments of `schedule_recurring_action`.
-
-    `until` becomes a datetime; without an offset it is naive: a local time in the time zone of the schedule.
-    """
-    given = {"rule": declared} if isinstance(declared, str) else declared
-    return {key: _instant(value) if key == "until" else value for key, value in given.items()}
-
-
-def _instant(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidArgument("recurrence.until", text, RECURRENCE_KEYS["until"][1]) from None
+    """Return a validated recurrence as `rule` and the arguments of `schedule_recurring_action`."""
+    return {"rule": declared} if isinstance(declared, str) else dict(declared)
 
 
 def read(mark: ast.Call, report: Callable[[int, str], None]) -> tuple[dict[str, Any], dict[str, int]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 from uuid import UUID
 
@@ -25,7 +25,7 @@ APPLY = "schedule:apply"
 class ScheduleOptions(TypedDict, total=False):
     """The optional arguments of `schedule_recurring_action`; None selects the default."""
 
-    scheduled_at: datetime | timedelta | None
+    scheduled_at: datetime | date | str | timedelta | None
     timezone: str | None
     name: str | None
     recurrence_type: RecurrenceType | None
@@ -37,7 +37,7 @@ class ScheduleOptions(TypedDict, total=False):
     requires_previous: bool | None
     skip: Mapping[str, Any] | None
     jitter_seconds: float | None
-    until: datetime | None
+    until: datetime | date | str | None
     remaining: int | None
     pause_after_failures: int | None
     priority: int | None

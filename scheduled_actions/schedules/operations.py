@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -135,8 +135,8 @@ def run_now(
 def backfill(
     schedules: Schedules,
     reference: UUID | str,
-    start: datetime,
-    end: datetime,
+    start: datetime | date | str,
+    end: datetime | date | str,
     *,
     by: str | None = None,
     team_id: str | None = None,
@@ -149,29 +149,30 @@ def backfill(
     Args:
         schedules: The schedules of the project.
         reference: Id or name.
-        start: First instant of the range; aware.
-        end: Last instant of the range; aware, and not in the future.
+        start: First instant of the range: with an offset, a local time of the schedule, or a day (its start).
+        end: Last instant of the range, not in the future; in the same forms, but a day means its last second.
         by: Who requests the backfill.
         team_id: Only within this team. None: by id, any schedule; by name, only a schedule without a team.
         connection: Your own connection; the occurrences exist once its transaction commits.
 
     Raises:
         UnknownSchedule: No schedule has this id or name (in that team).
-        InvalidArgument: An end of the range is naive or outside the years 2 to 9998; the range ends before its start,
+        InvalidArgument: An end of the range is invalid or outside the years 2 to 9998; the range ends before its start,
             ends in the future, or has more than 1,000 occurrences; or `by` is not a string.
         RecurrenceInvalid: The rule cannot be evaluated.
         FunctionTimedOut: A project function of the rule exceeded its time limit.
         BudgetExceeded: Finding the occurrences takes too many steps.
     """
-    since, to = _checked_instant("start", start), _checked_instant("end", end)
     # Read without a lock, because the rule may call project functions.
     with borrowed_connection(schedules.database, connection) as borrowed:
         schedule, now = schedules.read(borrowed, reference, team_id)
+    since = _in_range("start", start, arguments.check_instant("start", start, timezone=schedule.timezone))
+    to = _in_range("end", end, arguments.check_end("end", end, timezone=schedule.timezone))
     if not since <= to:
-        raise InvalidArgument("end", problem=f"{short(end)} is before the start of the range")
+        raise InvalidArgument("end", problem=f"{short(to)} is before the start of the range")
     if to > now:
         raise InvalidArgument(
-            "end", problem=f"{short(end)} is in the future; future occurrences are planned automatically"
+            "end", problem=f"{short(to)} is in the future; future occurrences are planned automatically"
         )
     rule = schedules.hook.planner.rules.rule_of(schedule, since=since)
     found = rule.between(since - timedelta(microseconds=1), to, limit=BACKFILL_LIMIT + 1)
@@ -271,11 +272,8 @@ def locked(
         yield schedules.read(borrowed, reference, team_id, locked=True).schedule, borrowed
 
 
-def _checked_instant(name: str, moment: datetime) -> datetime:
-    checked = arguments.check_aware(name, moment)
-    if checked is None:
-        raise InvalidArgument(name, moment, "an aware datetime")
+def _in_range(name: str, given: object, moment: datetime | None) -> datetime:
     # Offsets and the search may reach a day or more beyond the range.
-    if not _FIRST_YEAR <= checked.year <= _LAST_YEAR:
-        raise InvalidArgument(name, moment, f"an instant between the years {_FIRST_YEAR} and {_LAST_YEAR}")
-    return checked.astimezone(UTC)
+    if moment is None or not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+        raise InvalidArgument(name, given, f"an instant between the years {_FIRST_YEAR} and {_LAST_YEAR}")
+    return moment

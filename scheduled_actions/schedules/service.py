@@ -298,7 +298,7 @@ class Schedules:
         self,
         given: Mapping[str, Any],
         *,
-        timezone: str = "UTC",
+        timezone: str | None = None,
         requester: Requester | None = None,
         team_id: str | None = None,
     ) -> dict[str, Any]:
@@ -306,7 +306,7 @@ class Schedules:
 
         Args:
             given: The arguments, by name.
-            timezone: The time zone of naive datetimes if `given` has no `timezone`.
+            timezone: The time zone of local times if `given` has no `timezone`.
             requester: The API token that needs the permissions for the follow-ups; None: application code.
             team_id: The team of the schedule.
 

@@ -1,11 +1,12 @@
 """Move the database's clock: every statement gets the time from `scheduled_actions_now()`, which is replaced here."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from psycopg import Connection, sql
 
+from scheduled_actions.core.checks import check_instant
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.database import clock
 from scheduled_actions.database.connection import Database
@@ -30,19 +31,20 @@ class Clock:
         with self._database.connection() as connection:
             return clock.now(connection).astimezone(UTC)
 
-    def set(self, at: datetime) -> datetime:
+    def set(self, at: datetime | date | str) -> datetime:
         """Stop the clock at an instant; return the instant in UTC.
 
         Args:
-            at: Aware, in any time zone; in the future or in the past.
+            at: A datetime or an ISO 8601 string with an offset, in the future or in the past; or a day, which means its
+                start in UTC.
 
         Raises:
-            InvalidArgument: `at` is not an aware datetime.
+            InvalidArgument: `at` is not an instant.
         """
-        check_aware(at)
+        moment = instant("at", at)
         with self._database.connection() as connection:
-            stop(connection, at)
-        return at.astimezone(UTC)
+            stop(connection, moment)
+        return moment
 
     def advance(self, by: timedelta) -> datetime:
         """Stop the clock `by` after its current time; return that instant in UTC."""
@@ -54,14 +56,11 @@ class Clock:
             shift(connection, timedelta(0))
 
 
-def check_aware(at: object, *, name: str = "at") -> None:
-    """Require an aware datetime.
-
-    Raises:
-        InvalidArgument: The value is not a datetime, or has no time zone.
-    """
-    if not isinstance(at, datetime) or at.tzinfo is None:
-        raise InvalidArgument(name, at, "a datetime with a time zone, such as datetime(2026, 3, 4, 12, tzinfo=UTC)")
+def instant(name: str, at: datetime | date | str) -> datetime:
+    """Return an instant in UTC, as `check_instant`; raise `InvalidArgument` for None, too."""
+    if (moment := check_instant(name, at)) is None:
+        raise InvalidArgument(name, problem="is required")
+    return moment
 
 
 def stop(connection: Connection[Any], at: datetime) -> None:

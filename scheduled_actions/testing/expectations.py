@@ -9,7 +9,6 @@ from typing import Any
 from scheduled_actions.core.action import Action
 from scheduled_actions.core.messages import counted
 from scheduled_actions.recurrence.phrases import truncate
-from scheduled_actions.testing.clock import check_aware
 
 #: Maximum number of actions listed in an error.
 _LISTED_MOST = 10
@@ -26,21 +25,15 @@ class Expectation:
         action_type: The exact action type.
         payload__contains: A part of the payload, whose objects have at least these keys, and whose lists have at least
             these elements. None: any payload.
-        scheduled_at: The exact instant, or the time after the creation of the action (within a second); None: any.
+        scheduled_at: The exact aware instant, or the time after the creation of the action (within a second); None: any
+            instant.
         columns: Other fields of `Action`, each with its value.
-
-    Raises:
-        InvalidArgument: The instant has no time zone.
     """
 
     action_type: str
     payload__contains: Any = None
     scheduled_at: datetime | timedelta | None = None
     columns: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        if self.scheduled_at is not None and not isinstance(self.scheduled_at, timedelta):
-            check_aware(self.scheduled_at, name="scheduled_at")
 
     def __str__(self) -> str:
         parts = [f'"{self.action_type}"']

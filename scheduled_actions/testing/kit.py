@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from scheduled_actions.actions.model import UNSET, Unset
 from scheduled_actions.actions.search import ActionFilters, SearchBounds, page
 from scheduled_actions.core import config
 from scheduled_actions.core.action import Action, Status
+from scheduled_actions.core.checks import check_instant
 from scheduled_actions.outbound import network
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import HEARTBEAT_URL, Runtime, use
-from scheduled_actions.testing.clock import Clock, check_aware
+from scheduled_actions.testing.clock import Clock, instant
 from scheduled_actions.testing.expectations import Expectation, matching
 from scheduled_actions.testing.network import CapturedWebhooks, CapturingNetwork
 
@@ -62,7 +63,7 @@ class Kit:
         with self.runtime.database.connection() as connection:
             return page(connection, ActionFilters(), bounds, limit=_ACTIONS_MOST).actions[::-1]
 
-    def run_due(self, at: datetime | timedelta | None = None) -> list[Action]:
+    def run_due(self, at: datetime | date | str | timedelta | None = None) -> list[Action]:
         """Run ticks until no more actions can run; return the settled ones in their current state, the oldest first.
 
         The result includes actions that wait for a retry (`pending`, with `error_message`) and snoozed actions. The
@@ -73,7 +74,7 @@ class Kit:
                 None: the clock is not changed.
 
         Raises:
-            InvalidArgument: The instant has no time zone.
+            InvalidArgument: The instant is invalid, or has no offset.
             AssertionError: A due action cannot be started, actions are still due after ten ticks, or the setting
                 `enabled` is false.
         """
@@ -85,24 +86,23 @@ class Kit:
         self._tick_until_done()
         return [action for action in self.actions() if _state(action) != before.get(action.id, _UNTOUCHED)]
 
-    def run_until(self, until: datetime | timedelta) -> list[Action]:
+    def run_until(self, until: datetime | date | str | timedelta) -> list[Action]:
         """Let time pass: stop the clock at each instant up to `until` at which an action is due, and run ticks then.
 
         The clock is stopped at `until` at the end.
 
         Args:
-            until: The instant, aware; or the time from now.
+            until: The instant, as for `clock.set`; or the time from now.
 
         Returns:
             The results of `run_due` at each instant, concatenated in the order of the instants.
 
         Raises:
-            InvalidArgument: The instant has no time zone.
+            InvalidArgument: The instant is invalid, or has no offset.
             AssertionError: As for `run_due`; or actions were due at ten thousand instants or more.
         """
         now = self.clock.now()
-        end = now + until if isinstance(until, timedelta) else until
-        check_aware(end, name="until")
+        end = now + until if isinstance(until, timedelta) else instant("until", until)
         settled = self.run_due(now)
         for _ in range(_STEPS_MOST):
             upcoming = [action.scheduled_at for action in self.actions() if action.status is Status.PENDING]
@@ -119,7 +119,7 @@ class Kit:
         action_type: str,
         *,
         payload__contains: Any = None,  # noqa: ANN401 - any JSON
-        scheduled_at: datetime | timedelta | None = None,
+        scheduled_at: datetime | date | str | timedelta | None = None,
         count: int | None = None,
         status: str | Unset = UNSET,
         attempts: int | Unset = UNSET,
@@ -137,7 +137,7 @@ class Kit:
         lock_group: str | Unset | None = UNSET,
         dedup_key: str | Unset | None = UNSET,
         schedule_id: UUID | Unset | None = UNSET,
-        occurrence_at: datetime | Unset | None = UNSET,
+        occurrence_at: datetime | date | str | Unset | None = UNSET,
         deadline_id: UUID | Unset | None = UNSET,
     ) -> list[Action]:
         """Return the scheduled actions that match; fail if their number is not the expected one.
@@ -173,7 +173,7 @@ class Kit:
         Raises:
             AssertionError: A different number of actions matches; the message lists the first matching actions and, if
                 there are too few, the most similar others with their differences.
-            InvalidArgument: The instant has no time zone.
+            InvalidArgument: The instant is invalid, or has no offset.
         """
         columns: dict[str, Any] = {
             "status": status,
@@ -192,13 +192,15 @@ class Kit:
             "lock_group": lock_group,
             "dedup_key": dedup_key,
             "schedule_id": schedule_id,
-            "occurrence_at": occurrence_at,
+            "occurrence_at": UNSET if occurrence_at is UNSET else check_instant("occurrence_at", occurrence_at),
             "deadline_id": deadline_id,
         }
         expected = Expectation(
             action_type=action_type,
             payload__contains=payload__contains,
-            scheduled_at=scheduled_at,
+            scheduled_at=scheduled_at
+            if isinstance(scheduled_at, timedelta)
+            else check_instant("scheduled_at", scheduled_at),
             columns={name: value for name, value in columns.items() if value is not UNSET},
         )
         return matching(expected, self.actions(), count=count)

@@ -298,7 +298,7 @@ def _first_batch(connection: Connection, statuses: tuple[Status, ...]) -> BatchP
 
 def _selection(since: datetime, until: datetime, endpoint: str | None, team_id: str | None) -> dict[str, Any]:
     return {
-        "since": arguments.check_aware("since", since),
+        "since": arguments.check_instant("since", since),
         "until": until,
         "endpoint": arguments.check_text("endpoint", endpoint),
         "team_id": arguments.check_text("team_id", team_id),

@@ -103,14 +103,14 @@ def test_a_time_without_offset_is_local_to_the_time_zone_of_the_rule(preview):
     ],
 )
 def test_every_kind_of_skip_has_an_option(preview, options, days):
-    ran = preview("daily", "--from", "2026-12-23T09:00", "--count", "4", *options, "--json")
+    ran = preview("daily", "--from", "2026-12-23T09:00Z", "--count", "4", *options, "--json")
 
     assert [occurrence["at"][8:10] for occurrence in json.loads(ran.stdout)["occurrences"]] == days
 
 
 def test_until_includes_the_whole_day(preview):
     def count(until):
-        given = ("--from", "2026-12-23T09:00", "--until", until, "--json")
+        given = ("--timezone", "UTC", "--from", "2026-12-23T09:00", "--until", until, "--json")
         return len(json.loads(preview("daily", *given).stdout)["occurrences"])
 
     assert count("2026-12-25") == 2

@@ -363,7 +363,7 @@ def test_update_reads_times_without_offset_in_the_time_zone_of_the_schedule(run,
 def test_until_a_day_includes_the_whole_day(create):
     created = create("daily", "--timezone", "Europe/Berlin", "--until", "2026-06-30")
 
-    assert at(created["until"]) == datetime(2026, 6, 30, 22, tzinfo=UTC) - timedelta(microseconds=1)
+    assert at(created["until"]) == datetime(2026, 6, 30, 21, 59, 59, tzinfo=UTC)
 
 
 def test_reset_restores_the_defaults(run, create):

@@ -89,7 +89,7 @@ def _local_timezone(monkeypatch, request):
     ("_local_timezone", "options"),
     [
         ("Asia/Tokyo", ("--from", "0001-01-01")),
-        ("Asia/Tokyo", ("--to", "0001-01-01")),
+        ("Asia/Tokyo", ("--to", "0001-01-01T00:00")),
         ("America/New_York", ("--from", "9999-12-31T23:00")),
         ("America/New_York", ("--to", "9999-12-31")),
         ("America/New_York", ("--from", "P999999999D")),
@@ -101,7 +101,7 @@ def test_a_local_time_outside_of_the_years_1_to_9999_in_utc_is_a_usage_error(run
     ran = run("simulate", *options)
 
     assert (ran.exit_code, ran.stdout) == (2, "")
-    assert "is not an ISO 8601 time between the years 1 and 9999 in UTC" in " ".join(ran.stderr.split())
+    assert "is not an ISO 8601 time or day between the years 1 and 9999 in UTC" in " ".join(ran.stderr.split())
 
 
 def test_the_default_end_of_a_range_is_not_after_the_year_9999(run):

@@ -273,7 +273,7 @@ REJECTED = [
     ({"kind": "action_status", "actionId": str(OTHER)}, 'condition.actionId is not a field; did you mean "action_id"?'),
     ({"kind": "time_elapsed", "duration": "P1M"}, "condition.duration ('P1M') must be a number of seconds"),
     ({"kind": "time_elapsed", "seconds": -1}, "condition.seconds (-1) must be"),
-    ({"kind": "time_elapsed", "seconds": 1, "since": "2026-01-01"}, "condition.since: '2026-01-01' is not"),
+    ({"kind": "time_elapsed", "seconds": 1, "since": "2026-01-01T09:00"}, "condition.since: '2026-01-01T09:00' is not"),
     ({"kind": "action_status", "action_id": str(OTHER), "status": "pending"}, "condition.status: 'pending' is not"),
     ({"wait": LEAVES[MET], "check_interval": 0.5}, "condition.check_interval (0.5) must be"),
     ({"wait": LEAVES[MET], "max_checks": 0}, "condition.max_checks: 0 is not"),

@@ -184,7 +184,7 @@ def test_a_person_is_read_from_json_and_written_back():
             {"email": "ann@example.org", "quiet_hours": "night"},
             "who.quiet_hours: 'night' is not a pair of different times",
         ),
-        ({"email": "ann@example.org", "away_until": "2026-03-04"}, "who.away_until: "),
+        ({"email": "ann@example.org", "away_until": "2026-03-04T09:00"}, "who.away_until: "),
         ({"email": "ann@example.org", "away_until": "soon"}, "who.away_until: 'soon' is not an ISO 8601 time"),
         ({"email": "ann@example.org", "deputy": {"email": 7}}, "who.deputy.channels must be a channel"),
         ({"email": "ann@example.org", "deputy": 7}, "who.deputy must be a person"),

@@ -146,7 +146,7 @@ def test_an_invalid_preview_is_rejected():
         previewed("dayly")
     with pytest.raises(NeverOccurs):
         previewed("0 0 30 2 *")
-    with pytest.raises(InvalidArgument, match="start: 'today' is not a datetime"):
+    with pytest.raises(InvalidArgument, match="start: 'today' is not an ISO 8601 time or day"):
         previewed(start="today")
     with pytest.raises(InvalidArgument, match="start: "):
         previewed(start=datetime(9999, 12, 31, 23))  # noqa: DTZ001

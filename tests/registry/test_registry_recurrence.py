@@ -185,7 +185,7 @@ def test_the_digest_changes_with_the_recurrence(project):
         ),
         (
             "{'rule': 'daily',\n'until': 'soon'}",
-            "handlers/email.py:3: recurrence.until: 'soon' is not an ISO 8601 string",
+            "handlers/email.py:3: recurrence.until: 'soon' is not an ISO 8601 time or day",
         ),
         ("{'rule': 'daily',\n'name': ''}", "handlers/email.py:3: recurrence.name: '' is not a string of 1 to 200"),
         (

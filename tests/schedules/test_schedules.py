@@ -446,8 +446,8 @@ def test_backfilled_occurrences_run_one_after_the_other(schedules, a_project, co
         (NOW, NOW - DAY, "end"),
         (NOW, NOW + DAY, "future"),
         (NOW - 1000 * DAY, NOW, "1,000"),
-        (NAIVE, NOW, "aware"),
-        (None, NOW, "aware"),
+        (NOW, "tomorrow", "an ISO 8601 time or day"),
+        (None, NOW, "an instant between"),
     ],
 )
 def test_an_invalid_backfill_range_is_rejected(schedules, connection, start, end, expected):

@@ -567,7 +567,7 @@ def test_a_backfill_from_the_ends_of_the_calendar_is_rejected(a_project, rule):
 
     for year, offset in itertools.product((1, 2, 9999), (-12, 0, 14)):
         start = datetime(year, 1, 1, tzinfo=timezone(timedelta(hours=offset)))
-        if rule.startswith("RRULE") and year == 2:
+        if rule.startswith("RRULE") and year == 2 and offset <= 0:
             # An RRULE has no occurrence before the start of the schedule.
             assert operations.backfill(project.schedules, schedule.id, start, NOW - HOUR) == []
             continue

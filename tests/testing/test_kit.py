@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -118,9 +119,31 @@ def test_an_action_that_no_tick_can_run_fails_the_test(create_kit):
         kit.run_due()
 
 
-def test_an_instant_without_a_time_zone_is_rejected(create_kit):
-    with pytest.raises(InvalidArgument, match="a datetime with a time zone"):
-        create_kit(run).run_due(at=datetime(2026, 3, 4))  # noqa: DTZ001 - the rejected value
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda kit, at: kit.run_due(at=at),
+        lambda kit, at: kit.run_until(at),
+        lambda kit, at: kit.clock.set(at),
+        lambda kit, at: kit.assert_scheduled("test:run", scheduled_at=at, count=0),
+        lambda kit, at: kit.assert_scheduled("test:run", occurrence_at=at, count=0),
+    ],
+    ids=["run_due", "run_until", "clock.set", "scheduled_at", "occurrence_at"],
+)
+def test_an_instant_needs_an_offset_or_is_the_start_of_a_day_in_utc(create_kit, take):
+    kit = create_kit(run)
+
+    with pytest.raises(InvalidArgument, match="is not a time with an offset"):
+        take(kit, datetime(2036, 3, 4, 9))  # noqa: DTZ001 - the rejected value
+    take(kit, "2036-03-04T09:00:00+01:00")
+    take(kit, date(2036, 3, 5))
+
+
+def test_an_action_is_found_by_a_day(create_kit):
+    kit = create_kit(run)
+    schedule_action("test:run", {}, scheduled_at=date(2036, 3, 4))
+
+    assert len(kit.assert_scheduled("test:run", scheduled_at="2036-03-04")) == 1
 
 
 def test_nothing_runs_while_the_project_is_disabled(create_kit):
@@ -252,8 +275,9 @@ def test_an_action_is_found_by_each_field(create_kit, field):
     (scheduled,) = kit.actions()
 
     assert kit.assert_scheduled("test:run", **{field: getattr(scheduled, field)}) == [scheduled]
-    with pytest.raises(AssertionError, match=f"its {field} is .*, not 'another'"):
-        kit.assert_scheduled("test:run", **{field: "another"})
+    another = datetime(2026, 3, 4, tzinfo=UTC) if field == "occurrence_at" else "another"
+    with pytest.raises(AssertionError, match=f"its {field} is .*, not {re.escape(repr(another))}"):
+        kit.assert_scheduled("test:run", **{field: another})
 
 
 # -- captured webhooks -----

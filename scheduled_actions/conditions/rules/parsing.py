@@ -21,6 +21,7 @@ from scheduled_actions.conditions.rules.kinds import (
     UserAction,
 )
 from scheduled_actions.core.action import FINISHED
+from scheduled_actions.core.checks import check_instant
 from scheduled_actions.core.durations import parse_duration
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.errors.families import short
@@ -311,14 +312,11 @@ def _since(fields: _Fields, given: Any) -> datetime | FactKey | None:  # noqa: A
         inside.end("time_elapsed")
         return key
     try:
-        since = datetime.fromisoformat(given)
-    except (TypeError, ValueError):
-        since = None
-    if since is None or since.utcoffset() is None:
+        return check_instant("since", given)
+    except InvalidArgument as error:
         raise fields.invalid(
-            "since", given, '"created_at", an ISO 8601 time with an offset, or a fact: {"target": …, "field": …}'
-        )
-    return since
+            "since", given, f'"created_at", a fact {{"target": …, "field": …}}, or {error.expected}'
+        ) from None
 
 
 def _action_status(fields: _Fields) -> Condition:

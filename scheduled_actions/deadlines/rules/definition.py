@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any, get_args
 
@@ -135,8 +135,7 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
     target = given.get("target")
     if arguments.target_text(target) is None or target is None:
         raise InvalidArgument("target", target, 'an object such as {"type": "license", "id": "42"}')
-    timezone = given.get("timezone") or "UTC"
-    arguments.check_timezone(timezone)
+    timezone = given.get("timezone") or None
     recurrence = arguments.check_recurrence("recurrence", given.get("recurrence"))
     if given.get("due_at") is None and recurrence is None:
         raise InvalidArgument("due_at", problem="is required for a deadline without a recurrence")
@@ -172,7 +171,7 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
         target_id=arguments.check_name("target.id", target["id"], longest=255),
         due_at=due_at,
         delay=delay,
-        timezone=timezone,
+        timezone=timezone or "UTC",
         calendar=parse_calendar(given.get("calendar")).as_json(),
         recipients=recipients,
         stages=stages,
@@ -184,11 +183,13 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
     )
 
 
-def due_instant(moment: datetime | timedelta | None, timezone: str, *, now: datetime, name: str = "due_at") -> datetime:
-    """Return the due instant in UTC; a timedelta counts from `now`.
+def due_instant(
+    moment: datetime | date | str | timedelta | None, timezone: str, *, now: datetime, name: str = "due_at"
+) -> datetime:
+    """Return the due instant in UTC; a day alone means its last second, and a timedelta counts from `now`.
 
     Args:
-        moment: Required; aware, naive in `timezone`, or a timedelta.
+        moment: Required; an instant with an offset or in `timezone`, a day, or a timedelta.
         timezone: IANA name.
         now: Aware.
         name: The name of the argument in errors.
@@ -203,12 +204,9 @@ def due_instant(moment: datetime | timedelta | None, timezone: str, *, now: date
 
 
 def _due(
-    moment: datetime | timedelta | None, timezone: str, name: str = "due_at"
+    moment: datetime | date | str | timedelta | None, timezone: str | None, name: str = "due_at"
 ) -> tuple[datetime | None, timedelta | None]:
-    try:
-        at, delay = arguments.check_scheduled_at(moment, timezone)
-    except InvalidArgument as error:
-        raise error.renamed(name) from None
+    at, delay = arguments.check_scheduled_at(moment, timezone=timezone, name=name, time_of_day=arguments.LAST_SECOND)
     if at is not None and not _FIRST_YEAR <= at.year <= _LAST_YEAR:
         raise InvalidArgument(name, moment, f"an instant between the years {_FIRST_YEAR} and {_LAST_YEAR}")
     return at, delay

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -178,7 +178,8 @@ class Person:
         if self.quiet_hours:
             QuietHours.parse(self.quiet_hours)
         for name in ("away_from", "away_until"):
-            arguments.check_aware(name, getattr(self, name))
+            check = arguments.check_instant if name == "away_from" else arguments.check_end
+            object.__setattr__(self, name, check(name, getattr(self, name), timezone=self.timezone))
         if not isinstance(self.deputy, Person | str | None):
             raise InvalidArgument("deputy", problem="must be a person, an address, or resolver:name")
 
@@ -239,22 +240,9 @@ def _arguments(mapping: Any) -> dict[str, Any]:  # noqa: ANN401 - validated here
     if "channels" not in given:
         raise InvalidArgument("channels", problem="is missing: a person needs at least one channel")
     for name, value in given.items():
-        if name in {"away_from", "away_until"} and isinstance(value, str):
-            given[name] = _instant(name, value)
-        elif name == "deputy" and isinstance(value, Mapping):
+        if name == "deputy" and isinstance(value, Mapping):
             given[name] = parse_person(value, name=name)
     return given
-
-
-def _instant(name: str, text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text.strip().upper())
-        # A time without an offset is rejected later, as naive.
-        return moment.astimezone(UTC) if moment.tzinfo is not None else moment
-    except (ValueError, OverflowError):
-        raise InvalidArgument(
-            name, text, 'an ISO 8601 time with its offset, such as "2026-12-24T18:00:00+01:00"'
-        ) from None
 
 
 def as_json(person: Person) -> dict[str, Any]:

@@ -55,8 +55,8 @@ class Simulator:
         """
         concurrency = arguments.check_integer("concurrency", concurrency, least=1, most=10_000)
         with self.database.connection() as connection:
-            start = arguments.check_aware("start", start) or clock.now(connection)
-            arguments.check_aware("end", end)
+            start = arguments.check_instant("start", start) or clock.now(connection)
+            arguments.check_instant("end", end)
             if not timedelta(0) < end - start <= LONGEST:
                 raise InvalidArgument(
                     "end",

@@ -24,12 +24,12 @@ SHAPING = ("recurrence", "timezone", "scheduled_at", "skip", "until", "recurrenc
 ANCHORING = ("recurrence", "timezone", "scheduled_at")
 
 
-def definition_of(given: Mapping[str, Any], *, timezone: str = "UTC") -> dict[str, Any]:
+def definition_of(given: Mapping[str, Any], *, timezone: str | None = None) -> dict[str, Any]:
     """Validate the arguments of a schedule; return them as a JSON object, without those that are None.
 
     Args:
         given: The arguments, by name.
-        timezone: The time zone of naive datetimes if `given` has no `timezone`.
+        timezone: The time zone of local times if `given` has no `timezone`.
 
     Raises:
         InvalidArgument: An argument is unknown or invalid.
@@ -115,17 +115,12 @@ def _name(name: str, value: Any, _: Mapping[str, Any]) -> Any:  # noqa: ANN401 -
 
 
 def _scheduled_at(_: str, value: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
-    at, delay = checks.check_scheduled_at(value, given["timezone"])
+    at, delay = checks.check_scheduled_at(value, timezone=given["timezone"])
     return at.isoformat() if at is not None else None if delay is None else delay.total_seconds()
 
 
 def _until(name: str, value: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
-    if not isinstance(value, datetime):
-        raise InvalidArgument(name, value, "a datetime")
-    try:
-        at, _ = checks.check_scheduled_at(value, given["timezone"])
-    except InvalidArgument as error:
-        raise error.renamed(name) from None
+    at = checks.check_end(name, value, timezone=given["timezone"])
     return None if at is None else at.isoformat()
 
 

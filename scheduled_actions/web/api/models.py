@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -157,26 +157,23 @@ def _checked(check: Callable[[str], object]) -> BeforeValidator:
     return BeforeValidator(validate)
 
 
-def _parse_time(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Parse an ISO 8601 time; return it in UTC, or naive if it has no offset."""
-    expected = 'should be an ISO 8601 time, such as "2026-03-29T09:30:00+02:00"'
-    if not isinstance(value, str):
-        raise rejection(expected)
-    try:
-        moment = datetime.fromisoformat(value.strip().upper())
-        # The conversion to UTC fails if the result is outside the years 1 to 9999.
-        return moment if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        hint = " (in a URL, write + as %2B)" if re.search(r"\d \d\d:?\d\d$", value) else ""
-        raise rejection(expected + hint) from None
+def _instant(check: Callable[[str, str], object]) -> BeforeValidator:
+    """Return a validator that converts strings with `check`, such as `checks.check_instant`; it rejects other types."""
+
+    def parse(value: Any) -> Any:  # noqa: ANN401 - any JSON
+        try:
+            return check("value", value if isinstance(value, str) else "")
+        except InvalidArgument as error:
+            hint = " (in a URL, write + as %2B)" if re.search(r"\d \d\d:?\d\d$", str(value)) else ""
+            raise rejection(f"should be {error.expected}{hint}") from None
+
+    return BeforeValidator(parse)
 
 
-def _parse_instant(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Parse an ISO 8601 time; reject one without an offset."""
-    moment = _parse_time(value)
-    if moment.tzinfo is None:
-        raise rejection("should be a time with an offset, such as Z or +02:00 (in a URL, write + as %2B)")
-    return moment
+def _check_moment(name: str, text: str) -> str:
+    """Return an ISO 8601 time or day unchanged: the domain function knows its time zone, and what a day means."""
+    checks.check_instant(name, text, timezone="UTC")
+    return text
 
 
 def _refuse_number(value: Any) -> Any:  # noqa: ANN401 - any JSON
@@ -257,12 +254,14 @@ Rule = Annotated[
     BeforeValidator(_refuse_number),
 ]
 
-#: An instant with an offset, or a local time.
-Moment = Annotated[datetime, BeforeValidator(_parse_time), WithJsonSchema({"type": "string", "format": "date-time"})]
-#: An instant with an offset.
-Instant = Annotated[
-    datetime, BeforeValidator(_parse_instant), WithJsonSchema({"type": "string", "format": "date-time"})
-]
+#: The schema of instants. Days, and times without an offset where a description mentions them, are accepted, too.
+_INSTANT_SCHEMA: JsonDict = {"type": "string", "format": "date-time"}
+#: An instant with an offset, a local time, or a day.
+Moment = Annotated[str, _instant(_check_moment), WithJsonSchema(_INSTANT_SCHEMA)]
+#: An instant with an offset, or the start of a day in UTC.
+Instant = Annotated[datetime, _instant(checks.check_instant), WithJsonSchema(_INSTANT_SCHEMA)]
+#: An instant with an offset, or the last second of a day in UTC.
+LastInstant = Annotated[datetime, _instant(checks.check_end), WithJsonSchema(_INSTANT_SCHEMA)]
 #: A number of seconds, or a duration. The schema has only ISO 8601 forms; short forms (`90s`) are accepted, too.
 Delay = Annotated[
     timedelta,
@@ -406,8 +405,8 @@ class Scheduling(InstantOrDelay):
 
     scheduled_at: Moment | None = Field(
         None,
-        description="Due time of the action, or start of the schedule: with an offset, or a local time in `timezone`. "
-        "Default for a new action or schedule: now.",
+        description="Due time of the action, or start of the schedule: with an offset, a local time in `timezone`, or "
+        "a day, which means its start in `timezone`, else in UTC. Default for a new action or schedule: now.",
     )
     delay: Delay | None = Field(
         None, description="Instead of `scheduled_at`: seconds from now, or an ISO 8601 duration."

@@ -11,8 +11,8 @@ from scheduled_actions.operations import tokens
 from scheduled_actions.web.api.models import (
     Delay,
     EmptyRequest,
-    Instant,
     InstantOrDelay,
+    LastInstant,
     PageQuery,
     Record,
     ShortText,
@@ -37,7 +37,7 @@ class CreateTokenRequest(InstantOrDelay):
         description="The only team that the new token can access. Default: the team of the request's token, else all "
         "teams.",
     )
-    expires_at: Instant | None = None
+    expires_at: LastInstant | None = None
     expires_in: Delay | None = Field(
         None,
         description="Instead of `expires_at`: seconds from now, or an ISO 8601 duration. Without either, the token "

@@ -78,17 +78,7 @@ class AllActionOptions(ActionOptions, HookOptions):
     user_id: ShortText | None = None
 
 
-class _ActionDue(Scheduling):
-    """The due time of an action."""
-
-    @model_validator(mode="after")
-    def _has_offset_or_timezone(self) -> Self:
-        if self.scheduled_at is not None and self.scheduled_at.tzinfo is None and self.timezone is None:
-            raise rejection("has no offset: end it with Z or +02:00, or give timezone", inside="scheduled_at")
-        return self
-
-
-class CreateActionRequest(_ActionDue, AllActionOptions, Ownership):
+class CreateActionRequest(Scheduling, AllActionOptions, Ownership):
     """A new action; fields are the arguments of `schedule_action`."""
 
     action_type: ActionTypeName
@@ -117,7 +107,7 @@ class CreateActionsRequest(RequestModel):
     actions: list[CreateActionRequest] = Field(min_length=1, max_length=BATCH_MOST)
 
 
-class UpdateActionRequest(PatchModel, _ActionDue, AttemptOptions, HookOptions):
+class UpdateActionRequest(PatchModel, Scheduling, AttemptOptions, HookOptions):
     """Changes to a pending action. Omitted fields keep their values.
 
     Null removes `condition`, `after`, `on_success` or `on_failure`; other fields cannot be null.

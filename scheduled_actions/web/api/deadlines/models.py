@@ -158,7 +158,9 @@ class _DeadlineDue(InstantOrDelay):
     alternatives: ClassVar[tuple[str, str]] = ("due_at", "delay")
 
     due_at: Moment | None = Field(
-        None, description="Due instant: a time with an offset, or a local time in the deadline's time zone."
+        None,
+        description="Due instant: a time with an offset, a local time in the deadline's `timezone`, or a day, which "
+        "means its last second in that time zone.",
     )
     delay: Delay | None = Field(None, description="Instead of `due_at`: seconds from now, or an ISO 8601 duration.")
 
@@ -235,7 +237,11 @@ class DeadlinesQuery(TeamPageQuery, TargetFilter):
 class CompleteDeadlineRequest(ReasonRequest):
     """Options of a completion."""
 
-    at: Instant | None = Field(None, description="When the work was done, not in the future. Default: now.")
+    at: Moment | None = Field(
+        None,
+        description="When the work was done, not in the future: with an offset, or a local time in the deadline's time "
+        "zone. Default: now.",
+    )
 
 
 class CancelDeadlineRequest(ReasonRequest):
@@ -282,7 +288,7 @@ class MoveDeadlinesRequest(_Resend):
     """New due instants of many deadlines."""
 
     moves: Annotated[
-        dict[Id, Instant],
+        dict[Id, Moment],
         Field(
             min_length=1,
             max_length=MOVED_MOST,

@@ -14,7 +14,6 @@ from scheduled_actions.web.api.models import (
     WITHOUT_NUL,
     ActionTypeName,
     Id,
-    Instant,
     JsonObject,
     LongText,
     Moment,
@@ -158,7 +157,9 @@ class _ScheduleOptions(Scheduling, AllActionOptions):
     jitter_seconds: _Seconds | None = Field(
         None, description="Maximum random delay of an occurrence, in seconds. Default: 0."
     )
-    until: Moment | None = Field(None, description="Time of the last possible occurrence; null: no end.")
+    until: Moment | None = Field(
+        None, description="Time of the last possible occurrence; a day means its last second. null: no end."
+    )
     remaining: Annotated[int, Field(ge=1, le=2**31 - 1), WholeNumber] | None = Field(
         None, description="Number of executions until the schedule ends; null: unlimited."
     )
@@ -215,8 +216,16 @@ class SkipOccurrenceRequest(RequestModel):
 class BackfillRequest(RequestModel):
     """The range of past occurrences to create."""
 
-    start: Instant = Field(alias="from", description="Start of the range, inclusive.")
-    end: Instant = Field(alias="to", description="End of the range, inclusive; not in the future.")
+    start: Moment = Field(
+        alias="from",
+        description="Start of the range, inclusive: with an offset, a local time of the schedule, or a day (its "
+        "start).",
+    )
+    end: Moment = Field(
+        alias="to",
+        description="End of the range, inclusive, not in the future; in the same forms, but a day means its last "
+        "second.",
+    )
 
 
 @shares_fields(
@@ -301,7 +310,9 @@ class PreviewRequest(RequestModel):
         None, alias="from", description="Start of the preview, exclusive. Intervals count from the start. Default: now."
     )
     count: Annotated[int, Field(ge=1, le=preview.COUNT_MOST), WholeNumber] = 10
-    until: Moment | None = Field(None, description="Time of the last possible occurrence; null: no end.")
+    until: Moment | None = Field(
+        None, description="Time of the last possible occurrence; a day means its last second. null: no end."
+    )
     skip: Skip | None = None
 
 

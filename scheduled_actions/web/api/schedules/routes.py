@@ -134,7 +134,7 @@ def preview_rule(call: Call[EmptyRequest, PreviewRequest]) -> Answer:
     try:
         document = preview(
             given.rule,
-            timezone=given.timezone or "UTC",
+            timezone=given.timezone,
             start=given.start or datetime.now(UTC),
             count=given.count,
             skips=None if given.skip is None else Skips.parse(given.skip),
