@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from scheduled_actions.deadlines import reading, store
+from scheduled_actions.deadlines.model import Stage
+from scheduled_actions.deadlines.rules import planning
 from tests.deadlines.deadline_project import OWN, planned
 from tests.factories import NOW, is_waiting, set_clock, wait_until
 from tests.mail_server import Mailbox
@@ -168,6 +171,29 @@ def test_a_queued_reminder_of_a_closed_deadline_is_not_replaced(runtime, queue, 
     tick(NOW + 61 * DAY)
 
     assert (received(mailbox), "replaced" in whats(runtime, made)) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "replaced"),
+    [
+        ({}, []),
+        ({"replaces": 2}, ["when due#2", "when due#3"]),
+        ({"replaces": 2, "repeat": "daily"}, []),
+    ],
+)
+def test_an_occurrence_replaces_those_before_it_unless_the_stage_repeats(changes, replaced):
+    stage = Stage(key="when due", kind="reminder", offset="when due", action_type="reminder:send", begun=4)
+
+    assert planning.replaced_occurrences(replace(stage, **changes)) == replaced
+
+
+def test_a_stored_stage_with_a_huge_count_replaces_a_thousand_occurrences():
+    huge = 1_000_000_000
+    stage = Stage(key="due", kind="reminder", offset="when due", action_type="reminder:send", begun=huge, replaces=1)
+
+    replaced = planning.replaced_occurrences(stage)
+
+    assert (len(replaced), replaced[-1]) == (1000, f"due#{huge - 1}")
 
 
 @pytest.mark.parametrize(("times", "later"), [(None, ["ben@example.org"]), (1, [])])

@@ -19,6 +19,8 @@ _ONE_MICROSECOND = timedelta(microseconds=1)
 #: A stage that is claimed while its deadline is paused is checked again after this time, or when the
 #: deadline is resumed.
 WHILE_PAUSED = timedelta(days=1)
+#: Maximum number of occurrences that one replaces; SQL can store any number.
+_REPLACED_MOST = 1000
 #: A series must have fewer deadlines than this open at the same time.
 AHEAD_MOST = 100
 
@@ -265,9 +267,11 @@ def is_replaceable(deadline: Deadline, stage: Stage, occurrence: int, *, now: da
 
 
 def replaced_occurrences(stage: Stage) -> list[str]:
-    """Return the occurrences that the last begun one of a stage replaces, as `occurrence_name` returns them."""
+    """Return the latest occurrences that the last begun one of a stage replaces, as `occurrence_name` returns them."""
     # A changed definition can make a stage repeat: its later occurrences replace none.
-    first = stage.begun if stage.replaces is None or stage.repeat is not None else stage.replaces
+    if stage.replaces is None or stage.repeat is not None:
+        return []
+    first = max(stage.replaces, stage.begun - _REPLACED_MOST)
     return [occurrence_name(stage.key, number) for number in range(first, stage.begun)]
 
 
