@@ -35,5 +35,5 @@ def test_an_invalid_range_is_refused_with_the_names_of_the_arguments(project, co
 
     with pytest.raises(InvalidArgument, match=r"^end must be after the start of the range .* at most 366 days later"):
         get_calendar(end=NOW + 367 * DAY)
-    with pytest.raises(InvalidArgument, match=r"^start: .* is not an aware datetime"):
+    with pytest.raises(InvalidArgument, match=r"^start: .* is not a time with an offset"):
         get_calendar(start=NOW.replace(tzinfo=None))

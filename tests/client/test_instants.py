@@ -63,9 +63,9 @@ TAKERS = {
     "Person(away_from)": ("away_from", lambda at: package.Person(channels="ann@example.org", away_from=at)),
     "Person(away_until)": ("away_until", lambda at: package.Person(channels="ann@example.org", away_until=at)),
     "tokens": ("expires_at", lambda at: tokens.create(None, name="t", role="viewer", expires_at=at)),
-    "the calendar(start)": ("from", lambda at: package.runtime.current().calendar.page(start=at)),
+    "the calendar(start)": ("start", lambda at: package.runtime.current().calendar.page(start=at)),
     "the calendar(end)": (
-        "to",
+        "end",
         lambda at: package.runtime.current().calendar.page(start=datetime(2035, 11, 30, tzinfo=UTC), end=at),
     ),
     "missed deliveries": ("since", lambda at: package.runtime.current().deliveries.count_lost(since=at)),
