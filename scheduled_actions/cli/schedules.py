@@ -138,6 +138,8 @@ def create(project: Project, /, action_type: str, recurrence: str, *, payload: A
     RULE is an interval ("daily", "every 10 minutes", PT10M), a cron expression, days of the week ("every weekday at
     09:00"), an RRULE, a business day ("last business day of the quarter") or custom:NAME; `scheduled-actions preview
     RULE` shows its occurrences. Repeating the same command with --name changes nothing.
+
+    For reminders before each occurrence, set a deadline that recurs: `scheduled-actions deadlines create --rule`.
     """
     runtime = project.open()
     with handlers_aside():

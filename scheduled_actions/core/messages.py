@@ -1,6 +1,6 @@
 """Format parts of messages: counts with their nouns, lists of names, and suggestions for misspelled names."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -9,6 +9,10 @@ _R = TypeVar("_R")
 
 #: Maximum length of a word that is compared with known names: comparing takes quadratic time.
 _COMPARED_MOST = 60
+#: The arguments that a recurring deadline has, and a schedule does not.
+_OF_DEADLINES = frozenset({"reminders", "escalation", "recipients", "auto_actions"})
+#: Names of an argument that is a recurrence.
+_OF_RECURRENCES = frozenset({"recurrence", "rule"})
 
 
 def counted(count: int, noun: str) -> str:
@@ -46,6 +50,22 @@ def did_you_mean(text: str, known: Iterable[str], *, otherwise: str) -> str:
     return f'did you mean "{near}"?' if near else otherwise
 
 
+def argument_hint(name: str, known: Collection[str], *, otherwise: str) -> str:
+    """Return what to write instead of an unknown argument: the most similar known name, or a call that takes it.
+
+    Args:
+        name: The unknown argument.
+        known: The known arguments.
+        otherwise: Returned if neither applies.
+    """
+    if name in _OF_DEADLINES and not _OF_RECURRENCES.isdisjoint(known):
+        return (
+            f"{name} belongs to deadlines, which can recur, too: use set_deadline(…, recurrence=…, {name}=…), or "
+            "POST /api/v1/deadlines"
+        )
+    return did_you_mean(name, known, otherwise=otherwise)
+
+
 def suggests_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Return a function whose `TypeError` for an unknown keyword argument contains the name to use.
 
@@ -65,7 +85,7 @@ def suggests_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
             # With known names, the error has another cause.
             if unknown is None:
                 raise
-            hint = did_you_mean(unknown, known, otherwise=f"it takes {', '.join(known)}")
+            hint = argument_hint(unknown, known, otherwise=f"it takes {', '.join(known)}")
             raise TypeError(f"{function.__name__}() got an unexpected keyword argument {unknown!r}; {hint}") from None
 
     return call

@@ -10,7 +10,7 @@ from scheduled_actions.core.action import PAYLOAD_LIMIT
 from scheduled_actions.core.checks import check_end
 from scheduled_actions.core.errors import InvalidArgument, RequestError
 from scheduled_actions.core.errors.families import short, short_name, short_text
-from scheduled_actions.core.messages import did_you_mean
+from scheduled_actions.core.messages import argument_hint
 from scheduled_actions.core.retry import POLICIES_TEXT
 
 #: The types that each option may have as a literal. Other expressions are evaluated when the handler is imported,
@@ -82,7 +82,7 @@ def validate_recurrence(given: object) -> str | dict[str, Any]:
         )
     unknown = sorted((key for key in given if key not in RECURRENCE_KEYS), key=str)
     if unknown:
-        suggestion = did_you_mean(
+        suggestion = argument_hint(
             str(unknown[0]), RECURRENCE_KEYS, otherwise=f"known keys: {', '.join(RECURRENCE_KEYS)}"
         )
         raise InvalidArgument("recurrence", unknown[0], problem=f"has no key {short(unknown[0])}; {suggestion}")
@@ -123,7 +123,7 @@ def read(mark: ast.Call, report: Callable[[int, str], None]) -> tuple[dict[str, 
         if name is None or name == "action_type":
             continue
         if name not in OPTIONS:
-            suggestion = did_you_mean(name, OPTIONS, otherwise=f"known options: {', '.join(OPTIONS)}")
+            suggestion = argument_hint(name, OPTIONS, otherwise=f"known options: {', '.join(OPTIONS)}")
             report(keyword.lineno, f"@action has no option {name}; {suggestion}")
         elif (expression := _first_expression(keyword.value)) is None:
             if name == "recurrence":

@@ -47,6 +47,18 @@ def test_the_error_of_an_unrelated_keyword_argument_lists_the_arguments():
         scheduled_actions.get_action("x", colour="red")
 
 
+@pytest.mark.parametrize("argument", ["reminders", "escalation", "recipients", "auto_actions"])
+@pytest.mark.parametrize("name", ["schedule_recurring_action", "update_schedule", "action"])
+def test_arguments_of_deadlines_are_refused_with_the_call_that_takes_them(name, argument):
+    with pytest.raises(TypeError) as refused:
+        FUNCTIONS[name]("test:run", {}, "yearly", **{argument: []})
+
+    assert str(refused.value) == (
+        f"{name}() got an unexpected keyword argument '{argument}'; {argument} belongs to deadlines, which can recur, "
+        f"too: use set_deadline(…, recurrence=…, {argument}=…), or POST /api/v1/deadlines"
+    )
+
+
 def test_the_error_of_a_missing_argument_stays_as_it_is():
     with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'payload'$"):
         scheduled_actions.schedule_action("test:run")

@@ -117,6 +117,7 @@ def test_keys_of_a_recurrence_with_the_value_none_are_omitted():
             "recurrence has no key 'timezon'; did you mean \"timezone\"?",
         ),
         ({"rule": "daily", "x": 1}, "recurrence has no key 'x'; known keys: rule, name, "),
+        ({"rule": "daily", "recipients": "a"}, "recurrence has no key 'recipients'; recipients belongs to deadlines"),
         ({"rule": "daily", 5: 1}, "recurrence has no key 5"),
         ({"rule": "daily", "scheduled_at": "2027-01-01"}, "recurrence has no key 'scheduled_at'"),
         ({"rule": "daily", "remaining": "3"}, "recurrence.remaining: '3' is not an integer"),

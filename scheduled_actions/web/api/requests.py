@@ -15,7 +15,7 @@ from werkzeug.datastructures import MultiDict
 from scheduled_actions.actions import store
 from scheduled_actions.core import json_text
 from scheduled_actions.core.errors import FieldProblem, InvalidArgument, RequestError, TooLarge
-from scheduled_actions.core.messages import did_you_mean
+from scheduled_actions.core.messages import argument_hint
 from scheduled_actions.database.connection import Connection
 from scheduled_actions.web.api.models import RequestModel
 from scheduled_actions.web.api.problems import (
@@ -194,7 +194,7 @@ def _models_of(annotation: Any) -> Iterator[type[RequestModel]]:  # noqa: ANN401
 def _suggestion(name: str, model: type[RequestModel], noun: str) -> str:
     known = [field.alias or own for own, field in model.model_fields.items()]
     listed = f"known {noun}s: {', '.join(known)}" if 0 < len(known) <= _MAX_KNOWN else ""
-    return did_you_mean(name, known, otherwise=listed)
+    return argument_hint(name, known, otherwise=listed)
 
 
 def _printable(step: object) -> str:

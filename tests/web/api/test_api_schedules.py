@@ -188,6 +188,12 @@ def test_the_documented_examples_of_each_kind_can_be_previewed_and_scheduled(a_r
         ({"remaining": 0}, 400, "fields_invalid", "remaining"),
         ({"skip": {"weekdays": True}}, 400, "invalid_argument", "weekends"),
         ({"colour": "red"}, 400, "fields_invalid", "colour"),
+        (
+            {"reminders": [30]},
+            400,
+            "fields_invalid",
+            "is an unknown field; reminders belongs to deadlines, which can recur",
+        ),
         ({"delay": 5, "scheduled_at": "2026-03-05T00:00:00Z"}, 400, "fields_invalid", "delay"),
     ],
 )
