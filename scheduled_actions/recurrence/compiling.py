@@ -18,6 +18,7 @@ from scheduled_actions.recurrence.custom import NO_FUNCTIONS, PREFIX, Functions,
 from scheduled_actions.recurrence.intervals import ADVERBS, AMBIGUOUS, nearest_interval, parse_interval, parse_length
 from scheduled_actions.recurrence.model import HORIZON_YEARS, Kind, Occurrence, Rule
 from scheduled_actions.recurrence.phrases import Malformed, time_text
+from scheduled_actions.recurrence.repeating import is_repeating_interval
 from scheduled_actions.recurrence.skips.application import SkippingRule
 from scheduled_actions.recurrence.skips.model import Skips
 from scheduled_actions.recurrence.weekdays import is_weekday_rule
@@ -36,7 +37,8 @@ _LENGTH_MOST = 2000
 _POSSIBLE = (
     'an interval ("every 30 minutes", "daily", "PT10M"), a cron expression ("0 9 * * MON-FRI"), '
     'days of the week ("every weekday at 09:00", "first monday of the month"), '
-    'an RRULE ("FREQ=MONTHLY;BYMONTHDAY=-1"), a business day ("last business day of the month") '
+    'an RRULE ("FREQ=MONTHLY;BYMONTHDAY=-1"), a repeating interval ("R5/P1D"), '
+    'a business day ("last business day of the month") '
     f'or a function ("{PREFIX}NAME")'
 )
 _RRULE = re.compile(r"(?:rrule|exrule|rdate|exdate|dtstart|dtend|duration)[:;]|[a-z]+\s?=|.*[;:\s]freq\s?=")
@@ -337,7 +339,8 @@ def _parse(source: _Source, zone: ZoneInfo, budget: EvaluationBudget) -> Rule:
     if words.startswith(PREFIX):
         return parse_custom(text, zone=zone, since=since, functions=source.functions)
     is_business_day = re.search(r"\b(?:business|working) days?\b", words)
-    if _RRULE.match(words) or (is_weekday_rule(words) and not is_business_day):
+    is_rrule = _RRULE.match(words) or is_repeating_interval(words)
+    if is_rrule or (is_weekday_rule(words) and not is_business_day):
         from scheduled_actions.recurrence.rrule.rule import parse_rrule  # noqa: PLC0415 - see above
 
         return parse_rrule(text, zone=zone, anchor=anchor, budget=budget)

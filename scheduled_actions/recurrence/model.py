@@ -16,6 +16,8 @@ Kind: TypeAlias = Literal["interval", "cron", "rrule", "business_day", "custom"]
 
 #: A search for an occurrence ends after this number of years; a rule without an occurrence until then is rejected.
 HORIZON_YEARS = 30
+#: Maximum COUNT of a rule; its last occurrence is found by counting all occurrences.
+COUNT_MOST = 10_000
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 #: No change moves a clock by more than a day, and no two changes of a zone are less than three days apart (tz database
 #: 2026).

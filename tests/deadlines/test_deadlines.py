@@ -734,6 +734,16 @@ def test_a_series_can_begin_with_the_first_occurrence_of_its_rule(deadlines):
     assert made.due_at == datetime(2026, 3, 31, 15, 0, tzinfo=UTC)
 
 
+def test_a_repeating_interval_has_its_number_of_deadlines(deadlines, tick_at):
+    deadlines.set({"target": TARGET, "recurrence": "R2/2026-04-01T09:00/P1D", "timezone": "Europe/Berlin"})
+
+    for day in (2, 3, 4):
+        tick_at(datetime(2026, 4, day, tzinfo=UTC))
+
+    due = sorted(one.due_at for one in reading.find(deadlines.database))
+    assert due == [datetime(2026, 4, 1, 7, tzinfo=UTC), datetime(2026, 4, 2, 7, tzinfo=UTC)]
+
+
 def test_cancelling_a_series_ends_it(deadlines, tick_at, connection):
     made, _ = deadlines.set(
         {

@@ -34,6 +34,7 @@ def form(text, *, timezone="UTC", skip=None, until=None, remaining=None, start=S
         ("0 0 1 1 *", "FREQ=MONTHLY;BYMONTH=1;BYMONTHDAY=1;BYHOUR=0;BYMINUTE=0"),
         ("0 9 * * 0", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=9;BYMINUTE=0"),
         ("Last friday of the month", "FREQ=MONTHLY;BYDAY=-1FR"),
+        ("R/2026-01-05T09:00:00Z/PT36H", "FREQ=HOURLY;INTERVAL=36"),
         ("RRULE:FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1"),
     ],
 )

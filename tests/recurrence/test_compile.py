@@ -100,6 +100,7 @@ def test_there_is_a_text_of_each_kind():
         ("interval=2;freq=weekly", "rrule"),
         ("Every weekday at 09:00", "rrule"),
         ("last Friday of the month", "rrule"),
+        ("r5/2026-12-01T09:00:00Z/P1D", "rrule"),
         ("last business day of the month", "business_day"),
         ("Second WORKING day of the quarter at 09:00", "business_day"),
         ("custom:payday", "custom"),

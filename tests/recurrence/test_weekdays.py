@@ -45,7 +45,7 @@ def compiled(text):
     ],
 )
 def test_days_of_the_week_are_an_rrule(text, rrule):
-    assert read_text(text).parts.text == rrule
+    assert read_text(text, ZoneInfo("UTC")).parts.text == rrule
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,23 @@ def test_a_rule_with_a_count_has_that_many_occurrences_whether_or_not_it_has_a_s
     assert [one.at for one in rule.between(first, first + 9 * DAY, limit=9)] == [first + n * DAY for n in range(1, 5)]
 
 
+@pytest.mark.parametrize("rule", ["R3/2026-03-05T09:00/P1D", "R3/2026-03-05T08:00:00Z/P1D"])
+def test_a_repeating_interval_starts_at_its_start_and_has_its_number_of_occurrences(schedules, rule):
+    made = schedules.schedule_recurring("test:run", {}, rule, timezone="Europe/Berlin")
+
+    first = datetime(2026, 3, 5, 8, tzinfo=UTC)
+    found = schedules.hook.planner.rules.rule_of(made).between(NOW, NOW + 9 * DAY, limit=9)
+    assert made.next_occurrence_at == first
+    assert [one.at for one in found] == [first, first + DAY, first + 2 * DAY]
+
+
+def test_a_repeating_interval_without_a_start_has_its_number_of_occurrences_after_now(schedules):
+    made = schedules.schedule_recurring("test:run", {}, "R2/P1D")
+
+    found = schedules.hook.planner.rules.rule_of(made).between(NOW - DAY, NOW + 9 * DAY, limit=9)
+    assert [one.at for one in found] == [NOW + DAY, NOW + 2 * DAY]
+
+
 def test_a_change_keeps_the_start_of_a_rule_with_a_count(schedules):
     made = schedules.schedule_recurring("test:run", {}, "FREQ=DAILY;COUNT=5")
 

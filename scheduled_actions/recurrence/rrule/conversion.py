@@ -11,6 +11,7 @@ from scheduled_actions.recurrence.compiling import Recurrence, compile_recurrenc
 from scheduled_actions.recurrence.cron.fields import Fields, numbers_of, read_fields
 from scheduled_actions.recurrence.intervals import parse_length
 from scheduled_actions.recurrence.model import clock_changes
+from scheduled_actions.recurrence.repeating import frequency_of
 from scheduled_actions.recurrence.rrule.parts import DAYS
 from scheduled_actions.recurrence.rrule.text import read_text
 
@@ -133,7 +134,7 @@ def _candidates(recurrence: Recurrence) -> list[tuple[str, ZoneInfo]]:
         case "cron":
             return [(rule, recurrence.zone) for rule in _of_cron(read_fields(recurrence.text))]
         case "rrule":
-            written = read_text(recurrence.text)
+            written = read_text(recurrence.text, recurrence.zone)
             if written.parts.count or written.dates:
                 return []
             # A rule in real time is not affected by clock changes, so it can be in UTC.
@@ -144,16 +145,10 @@ def _candidates(recurrence: Recurrence) -> list[tuple[str, ZoneInfo]]:
 
 def _of_interval(recurrence: Recurrence) -> list[tuple[str, ZoneInfo]]:
     length = parse_length(recurrence.text)
-    match (length.months, length.days, length.microseconds):
-        case (0, 0, exact) if exact % _MICROSECONDS_AN_HOUR == 0:
-            return [(f"FREQ=HOURLY;INTERVAL={exact // _MICROSECONDS_AN_HOUR}", _UTC)]
-        case (months, 0, 0) if months:
-            unit, count = ("YEARLY", months // 12) if months % 12 == 0 else ("MONTHLY", months)
-        case (0, days, 0):
-            unit, count = ("WEEKLY", days // 7) if days % 7 == 0 else ("DAILY", days)
-        case _:
-            return []
-    return [(f"FREQ={unit}" + (f";INTERVAL={count}" if count > 1 else ""), recurrence.zone)]
+    rule = frequency_of(length)
+    if rule is None or length.microseconds % _MICROSECONDS_AN_HOUR:
+        return []
+    return [(rule, _UTC if length.microseconds else recurrence.zone)]
 
 
 def _of_cron(fields: Fields) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
 from scheduled_actions.core.messages import counted, did_you_mean
-from scheduled_actions.recurrence.model import DAY, Occurrence, resolve
+from scheduled_actions.recurrence.model import COUNT_MOST, DAY, Occurrence, resolve
 from scheduled_actions.recurrence.phrases import WEEKDAYS, Malformed, quoted, refuse
 
 Frequency: TypeAlias = Literal["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY"]
@@ -260,8 +260,7 @@ def _weekday(name: str, data: str) -> int:
 _PARTS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "FREQ": ("frequency", _frequency),
     "INTERVAL": ("interval", partial(_whole, most=1_000_000_000)),
-    # The last occurrence of a rule with COUNT is found by counting all occurrences, so COUNT has a low maximum.
-    "COUNT": ("count", partial(_whole, most=10_000)),
+    "COUNT": ("count", partial(_whole, most=COUNT_MOST)),
     "UNTIL": ("until", partial(read_stamp, last_year=9999)),
     "WKST": ("week_start", _weekday),
     "BYMONTH": ("by_month", partial(_numbers, low=1, high=12)),

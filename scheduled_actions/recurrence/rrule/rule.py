@@ -67,7 +67,7 @@ def parse_rrule(text: str, *, zone: ZoneInfo, anchor: datetime, budget: Evaluati
     Source: RFC 5545 §3.3.10, §3.8.5.
     """
     anchor = _within_calendar(anchor)
-    written = read_text(text)
+    written = read_text(text, zone)
     own_zone, start_at, opens_at = zone, anchor.replace(microsecond=0), anchor
     start = start_at.astimezone(zone).replace(tzinfo=None, fold=0)
     if written.start is not None:

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from scheduled_actions.core.messages import did_you_mean
 from scheduled_actions.recurrence.phrases import Malformed, quoted, refuse
+from scheduled_actions.recurrence.repeating import is_repeating_interval, repeating_rrule
 from scheduled_actions.recurrence.rrule.parts import Parts, Stamp, read_parts, read_stamp
 from scheduled_actions.recurrence.weekdays import is_weekday_rule, weekday_rrule
 
@@ -42,26 +43,33 @@ class RecurrenceText:
     exceptions: tuple[Stamp, ...]
 
 
-def read_text(text: str) -> RecurrenceText:
+def read_text(text: str, zone: ZoneInfo) -> RecurrenceText:
     """Parse and check a recurrence text.
 
     Args:
         text: `FREQ=…` or `RRULE:FREQ=…`, or several lines, separated by line breaks or spaces. Lines may be folded.
-            Also a rule for days of the week in words.
+            Also a rule for days of the week in words, or a repeating interval of ISO 8601.
+        zone: The zone of the schedule, to whose wall clock the start of a repeating interval is converted.
 
     Raises:
         Malformed: The message names the line, the problem and what to write instead.
 
     Source: RFC 5545 §3.1, §3.8.2.4, §3.8.5.
     """
-    words = " ".join(text.lower().split())
-    lines = _lines(weekday_rrule(words) if is_weekday_rule(words) else text)
+    lines = _lines(_as_icalendar(text, zone))
     starts, dates, exceptions = (
         tuple(stamp for line in lines if line.name == name for stamp in _stamps(line))
         for name in ("DTSTART", "RDATE", "EXDATE")
     )
     refuse((len(starts) > 1, "DTSTART has more than one value: give one start"))
     return RecurrenceText(read_parts(_rule(lines)), starts[0] if starts else None, dates, exceptions)
+
+
+def _as_icalendar(text: str, zone: ZoneInfo) -> str:
+    words = " ".join(text.lower().split())
+    if is_weekday_rule(words):
+        return weekday_rrule(words)
+    return repeating_rrule(words.upper(), zone) if is_repeating_interval(words) else text
 
 
 def _rule(lines: list[_ContentLine]) -> str:
