@@ -279,6 +279,19 @@ class ActionOperations:
             after_batch=scheduler.run_deferred,
         )
 
+    def delete_matching(self, filters: ActionFilters, *, limit: int, cursor: UUID | None) -> BulkResult:
+        """Delete at most `limit` matching actions that have ended, newest first; others are not changed.
+
+        The limits of `retry_matching` apply.
+        """
+        return self._change(
+            filters,
+            partial(self.purge, team_id=filters.team_id),
+            limit=limit,
+            cursor=cursor,
+            batch=self.bounds.batch_size,
+        )
+
     def _change(
         self,
         filters: ActionFilters,

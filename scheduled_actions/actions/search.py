@@ -69,6 +69,8 @@ class ActionFilters:
     due_from: datetime | None = None
     #: `scheduled_at` is before this instant.
     due_to: datetime | None = None
+    #: `completed_at` is before this instant.
+    completed_to: datetime | None = None
     #: Part of the type, the dedup key or the lock group, or the beginning of the id.
     q: str | None = None
     #: Exclude pending actions that are overdue or due within this number of seconds.
@@ -146,6 +148,7 @@ def find(
         "scheduled_by": filters.scheduled_by,
         "due_from": filters.due_from,
         "due_to": filters.due_to,
+        "completed_to": filters.completed_to,
         "q": filters.q,
         "unlocked_for_seconds": filters.unlocked_for_seconds,
         "before": before,

@@ -143,6 +143,7 @@ class Scheduler:
         scheduled_by: UUID | str | None = None,
         due_from: datetime | date | str | None = None,
         due_to: datetime | date | str | None = None,
+        completed_to: datetime | date | str | None = None,
         q: str | None = None,
         cursor: UUID | str | None = None,
         limit: int = 100,
@@ -164,6 +165,7 @@ class Scheduler:
             scheduled_by: The id of the action whose handler scheduled them, or that they follow.
             due_from: `scheduled_at` is this instant or later: with an offset, or a day (its start in UTC).
             due_to: `scheduled_at` is before this instant, in the same forms.
+            completed_to: `completed_at` is before this instant, in the same forms.
             q: Part of the type, the dedup key or the lock group, or the beginning of the id.
             cursor: `next_cursor` of the previous page, or the id of its last action.
             limit: 1 to 100.
@@ -186,6 +188,7 @@ class Scheduler:
             scheduled_by=checks.check_uuid("scheduled_by", scheduled_by),
             due_from=checks.check_instant("due_from", due_from),
             due_to=checks.check_instant("due_to", due_to),
+            completed_to=checks.check_instant("completed_to", completed_to),
             q=checks.check_text("q", q),
         )
         with borrowed_connection(self.database, None) as borrowed:

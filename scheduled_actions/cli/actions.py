@@ -31,12 +31,13 @@ from scheduled_actions.cli.parameters import (
     json_option,
     one_of,
     page_options,
+    past_instant,
     payload_option,
     required_payload_option,
     when_options,
 )
 from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
-from scheduled_actions.core.action import Status
+from scheduled_actions.core.action import FINISHED, Status
 from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.core.messages import counted
 
@@ -56,6 +57,7 @@ _NOT_PINGED = (
 _BATCH_SIZE = 500
 _RETRIABLE = (Status.FAILED, Status.CANCELLED, Status.SKIPPED)
 _CANCELLABLE = (Status.PENDING, Status.NO_ACTION)
+_FINISHED = tuple(status for status in Status if status in FINISHED)
 #: The arguments that `--reset` can remove, by option.
 _RESETS = {"after": "after", "condition": "condition", "on-failure": "on_failure", "on-success": "on_success"}
 
@@ -134,7 +136,7 @@ def _is_pinged(runtime: Runtime) -> bool:
 
 @click.group()
 def actions() -> None:
-    """List, change, cancel and retry actions."""
+    """List, change, cancel, retry and delete actions."""
 
 
 @actions.command("list")
@@ -286,7 +288,7 @@ def cancel(
         "unlocked_for_seconds": edit_lock_seconds,
     }
     management = project.open_without_handlers().action_operations
-    change_batch = partial(management.cancel_matching, reason=reason)
+    change_batch = partial(management.cancel_matching, by=caller(), reason=reason)
     _change_all(management, selection, change_batch, verb="Cancel", done="cancelled")
 
 
@@ -318,7 +320,46 @@ def retry(
         return
     selection["statuses"] = (Status(status or Status.FAILED),)
     management = project.open_without_handlers().action_operations
-    _change_all(management, selection, management.retry_matching, verb="Retry", done="made pending")
+    change_batch = partial(management.retry_matching, by=caller())
+    _change_all(management, selection, change_batch, verb="Retry", done="made pending")
+
+
+@actions.command(short_help="Delete a finished action, or every finished action that matches the filters.")
+@click.option(
+    "--status",
+    type=click.Choice([status.value for status in _FINISHED]),
+    help="Only this status. [default: all of these]",
+)
+@click.option(
+    "--older-than",
+    "completed_to",
+    type=past_instant,
+    metavar="WHEN",
+    help="Only actions that ended before: an ISO 8601 time, or how long ago: 2h, 30d.",
+)
+@action_bulk_options
+@json_option
+@pass_project
+def delete(
+    project: Project,
+    /,
+    action_id: str | None,
+    *,
+    status: str | None,
+    **selection: Any,  # noqa: ANN401 - of `action_bulk_options`, and `completed_to`
+) -> None:
+    """Delete the finished action ID, or every finished action that matches the filters, before its retention ends.
+
+    With filters, the command counts the matches (up to 10,000) and asks for confirmation. An interrupted command can be
+    repeated.
+    """
+    if _is_one(action_id, status, selection):
+        action = project.open_without_handlers().action_operations.purge(action_id, team_id=None)
+        answer(as_document(action), f"{action.id} deleted")
+        return
+    selection["statuses"] = (Status(status),) if status else _FINISHED
+    management = project.open_without_handlers().action_operations
+    _change_all(management, selection, management.delete_matching, verb="Delete", done="deleted")
 
 
 @actions.command()
@@ -380,7 +421,7 @@ def _change_all(
         matched, more, cursor = 0, True, None
         with progress(None if found.more else found.matched) as advance:
             while more:
-                batch = change_batch(filters, by=caller(), limit=_BATCH_SIZE, cursor=cursor)
+                batch = change_batch(filters, limit=_BATCH_SIZE, cursor=cursor)
                 matched += batch.matched
                 changed += batch.changed
                 cursor, more = batch.next_cursor, batch.more

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from pathlib import Path
@@ -84,6 +85,22 @@ def local_instant(text: str, time_of_day: time = time.min) -> datetime:
 def last_local_instant(text: str) -> datetime:
     """Parse the end of a range as `local_instant` does; a day alone means its last second."""
     return local_instant(text, LAST_SECOND)
+
+
+def past_instant(text: str) -> datetime:
+    """Parse an ISO 8601 time (without an offset, local) or a duration before now; return an aware instant.
+
+    Raises:
+        BadParameter: The value is neither, or the instant is outside of the years 1 to 9999.
+    """
+    try:
+        with suppress(InvalidArgument):
+            return datetime.now(UTC) - parse_duration(text)
+        return local_instant(text)
+    except OverflowError:
+        raise click.BadParameter(f"{text!r} ago is before the year 1; give a shorter duration") from None
+    except click.BadParameter as error:
+        raise click.BadParameter(f"{error.message}, or a duration before now, such as 90m, 2h or 3d") from None
 
 
 def duration(text: str) -> timedelta:

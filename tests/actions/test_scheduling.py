@@ -479,6 +479,8 @@ def test_a_page_has_the_cursor_of_the_next_page(project):
         ({"user_id": "ann", "target": {"type": "invoice", "id": "7"}, "lock_group": "g"}, ""),
         ({"schedule_id": _PARENT, "scheduled_by": _OTHER}, ""),
         ({"schedule_id": _PARENT, "status": "pending", "team_id": "t"}, ""),
+        ({"completed_to": datetime(2026, 1, 9, tzinfo=UTC)}, "b"),
+        ({"completed_to": datetime(2026, 1, 8, tzinfo=UTC)}, ""),
         ({"q": "welc"}, "c"),
         ({"q": "key-d"}, "d"),
         ({"q": "%"}, ""),
@@ -488,7 +490,7 @@ def test_a_page_has_the_cursor_of_the_next_page(project):
 def test_a_list_contains_the_actions_that_match_every_filter(project, connection, filters, found):
     columns = {
         "a": {},
-        "b": {"status": "completed", "team_id": "t"},
+        "b": {"status": "completed", "team_id": "t", "completed_at": datetime(2026, 1, 8, tzinfo=UTC)},
         "c": {"action_type": "test:welcome", "team_id": "t"},
         "d": {"lock_group": "g", "dedup_key": "key-d", "user_id": "ann"},
         "e": {"user_id": "ann", "target_type": "invoice", "target_id": "7"},

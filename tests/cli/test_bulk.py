@@ -1,4 +1,4 @@
-"""`actions retry` and `actions cancel` with filters."""
+"""`actions retry`, `actions cancel` and `actions delete` with filters."""
 
 from __future__ import annotations
 
@@ -76,6 +76,48 @@ def test_cancel_all_skips_locked_actions_unless_forced(run, connection):
     assert history[-1]["by"].startswith("cli:")
 
 
+def test_deleting_shows_the_count_and_deletes_only_old_finished_matches(run, connection):
+    now = database_now(connection)
+    for number in range(3):
+        insert(connection, status="completed", action_type="test:old", completed_at=now - timedelta(days=31 + number))
+    kept = {
+        insert(connection, status="completed", action_type="test:old", completed_at=now),
+        insert(connection, status="completed", action_type="test:new", completed_at=now - timedelta(days=31)),
+        insert(connection, status="failed", action_type="test:old", completed_at=now - timedelta(days=31)),
+        insert(connection, action_type="test:old"),
+    }
+    command = ("actions", "delete", "--status", "completed", "--older-than", "30d", "--type", "test:old")
+
+    declined = run(*command, stdin="n\n")
+    counted = run(*command, "--dry-run")
+    ran = run(*command, "--yes")
+
+    assert (declined.exit_code, "Delete 3 actions?" in declined.stderr) == (1, True)
+    assert counted.stdout == "3 would be deleted\n"
+    assert (ran.exit_code, ran.stdout) == (0, "3 actions deleted\n")
+    assert {action_id for (action_id,) in connection.execute("select id from scheduled_actions")} == kept
+
+
+def test_delete_all_deletes_no_unfinished_action(run, connection):
+    insert(connection)
+    insert(connection, status="no_action")
+    for status in ("completed", "failed", "cancelled", "skipped"):
+        insert(connection, status=status, completed_at=database_now(connection))
+
+    assert run("actions", "delete", "--all", "--yes").stdout == "4 actions deleted\n"
+    assert _statuses(connection) == ["no_action", "pending"]
+
+
+def test_one_finished_action_is_deleted(run, connection):
+    finished, waiting = insert(connection, status="failed"), insert(connection)
+
+    refused = run("actions", "delete", str(waiting))
+
+    assert run("actions", "delete", str(finished)).stdout == f"{finished} deleted\n"
+    assert (refused.exit_code, "completed, failed, cancelled, skipped" in refused.stderr) == (1, True)
+    assert _statuses(connection) == ["pending"]
+
+
 def test_no_matching_action_is_not_an_error(run):
     ran = run("actions", "cancel", "--all", "--yes")
 
@@ -83,7 +125,14 @@ def test_no_matching_action_is_not_an_error(run):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["retry"], ["cancel", "--yes"], ["retry", "--all", "--type", "test:a"], ["cancel", "an-id", "--all"]]
+    "arguments",
+    [
+        ["retry"],
+        ["cancel", "--yes"],
+        ["delete", "--yes"],
+        ["retry", "--all", "--type", "test:a"],
+        ["cancel", "an-id", "--all"],
+    ],
 )
 def test_exactly_one_of_an_id_filters_and_all_is_required(run, arguments):
     ran = run("actions", *arguments)

@@ -329,7 +329,7 @@ def test_an_unknown_id_is_rejected(run, command, action_id):
     assert (ran.exit_code, ran.stderr) == (1, f"error: no action has the id {action_id}\n")
 
 
-@pytest.mark.parametrize("name", ["show", "update", "cancel", "retry"])
+@pytest.mark.parametrize("name", ["show", "update", "cancel", "retry", "delete"])
 def test_a_command_for_one_action_requires_an_id(run, name):
     assert run("actions", name).exit_code == 2
 

@@ -18,7 +18,7 @@ from scheduled_actions.runtime import use
 
 #: Commands whose output programs read.
 COMMANDS_WITH_JSON = ["counts", "doctor", "process", "schedule", "migrate"]
-COMMANDS_WITH_JSON += [f"actions {name}" for name in ("list", "show", "update", "cancel", "retry", "run")]
+COMMANDS_WITH_JSON += [f"actions {name}" for name in ("list", "show", "update", "cancel", "retry", "delete", "run")]
 
 
 def command(*path):

@@ -19,7 +19,7 @@ _FILTERS = {
     "statuses": None, "action_type": None, "lock_group": None, "due_from": None, "due_to": None, "q": None,
     "unlocked_for_seconds": None, "team_id": None, "before": None, "scan_size": 500, "candidate_limit": 500,
     "limit": 100, "user_id": None, "target_type": None, "target_id": None, "schedule_id": None, "deadline_id": None,
-    "scheduled_by": None,
+    "scheduled_by": None, "completed_to": None,
 }  # fmt: skip
 #: Filters that have an index of their own: of half of the actions, and of one action.
 _RELATED = {

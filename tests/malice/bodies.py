@@ -83,6 +83,7 @@ TAKEN: dict[tuple[str, str], dict[str, Any]] = {
     } | {"force": True},
     ("POST", "/actions/retry"): {"action_type": "test:none", "dry_run": True},
     ("POST", "/actions/cancel"): {"action_type": "test:none", "dry_run": True},
+    ("POST", "/actions/delete"): {"action_type": "test:none", "dry_run": True},
     ("POST", "/schedules"): _SCHEDULE,
     ("PATCH", "/schedules/{id}"): {name: value for name, value in _SCHEDULE.items() if name != "action_type"},
     ("POST", "/schedules/preview"): {"rule": "daily at 09:00", "count": 3, "skip": {"weekends": True}},

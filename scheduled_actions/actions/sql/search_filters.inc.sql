@@ -9,6 +9,7 @@ and (%(deadline_id)s::uuid is null or a.deadline_id = %(deadline_id)s)
 and (%(scheduled_by)s::uuid is null or a.scheduled_by = %(scheduled_by)s)
 and (%(due_from)s::timestamptz is null or a.scheduled_at >= %(due_from)s)
 and (%(due_to)s::timestamptz is null or a.scheduled_at < %(due_to)s)
+and (%(completed_to)s::timestamptz is null or a.completed_at < %(completed_to)s)
 and (
   %(unlocked_for_seconds)s::int is null
   or a.status <> 'pending'

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,33 +18,15 @@ from scheduled_actions.cli.output import (
     print_record,
     progress,
 )
-from scheduled_actions.cli.parameters import json_option, local_instant, page_options, team_option
+from scheduled_actions.cli.parameters import json_option, page_options, past_instant, team_option
 from scheduled_actions.cli.project import Project, caller, pass_project
 from scheduled_actions.cli.webhooks.endpoints import warn_if_disabled
 from scheduled_actions.core.action import Status
-from scheduled_actions.core.durations import parse_duration
-from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.messages import counted
 
 if TYPE_CHECKING:
     from scheduled_actions.webhooks.deliveries import BatchProgress
     from scheduled_actions.webhooks.deliveries_store import Delivery
-
-
-def _past_instant(text: str) -> datetime:
-    """Parse an ISO 8601 time (without an offset, local) or a duration before now; return an aware instant.
-
-    Raises:
-        BadParameter: The value is neither, or the instant is outside of the years 1 to 9999.
-    """
-    try:
-        with suppress(InvalidArgument):
-            return datetime.now(UTC) - parse_duration(text)
-        return local_instant(text)
-    except OverflowError:
-        raise click.BadParameter(f"{text!r} ago is before the year 1; give a shorter duration") from None
-    except click.BadParameter as error:
-        raise click.BadParameter(f"{error.message}, or a duration before now, such as 90m, 2h or 3d") from None
 
 
 @click.group()
@@ -110,7 +91,7 @@ def show(project: Project, delivery_id: str, *, team_id: str | None) -> None:
 @click.option(
     "--from",
     "start",
-    type=_past_instant,
+    type=past_instant,
     metavar="WHEN",
     help="With --missed: an ISO 8601 time, or how long ago: 2h, 3d.",
 )
@@ -142,7 +123,7 @@ def replay(
 @click.option(
     "--from",
     "start",
-    type=_past_instant,
+    type=past_instant,
     required=True,
     metavar="WHEN",
     help="Start: an ISO 8601 time, or how long ago: 2h, 3d.",

@@ -177,6 +177,7 @@ def test_a_viewer_cannot_change_an_action(client, connection, a_caller):
         ("DELETE", f"/actions/{action_id}"),
         ("POST", f"/actions/{action_id}/run"),
         ("POST", "/actions/cancel"),
+        ("POST", "/actions/delete"),
     ]:
         assert viewer(method, path, {"priority": 1, "all": True, "force": True}).status_code == 403
 

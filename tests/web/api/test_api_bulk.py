@@ -1,4 +1,4 @@
-"""Bulk changes by `/api/v1/actions/retry` and `/api/v1/actions/cancel`."""
+"""Bulk changes by `/api/v1/actions/retry`, `/api/v1/actions/cancel` and `/api/v1/actions/delete`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from scheduled_actions.core.action import FINISHED
 from tests.factories import database_now, insert, insert_many, statuses
 
 IN_AN_HOUR = timedelta(hours=1)
@@ -99,6 +100,27 @@ def test_actions_in_their_edit_lock_are_left_out_unless_forced(api, connection):
     assert statuses(connection)[soon] == "cancelled"
 
 
+def test_only_matching_finished_actions_are_deleted(api, connection):
+    ended = [insert(connection, status=status, completed_at=database_now(connection)) for status in FINISHED]
+    old = database_now(connection) - timedelta(days=40)
+    expired = insert(connection, status="completed", completed_at=old)
+    unfinished = {*pending(connection), insert(connection, status="no_action")}
+    before = (database_now(connection) - timedelta(days=30)).isoformat()
+
+    counted = api("POST", "/actions/delete", {"status": "completed", "completed_to": before, "dry_run": True}).json
+    untouched = statuses(connection)
+    deleted = api("POST", "/actions/delete", {"status": "completed", "completed_to": before}).json
+    kept = statuses(connection)
+    rest = api("POST", "/actions/delete", {"all": True, "limit": 3}).json
+
+    assert (counted["matched"], counted["changed"], expired in untouched) == (1, 0, True)
+    assert deleted == {"matched": 1, "changed": 1, "more": False, "next_cursor": None, "dry_run": False}
+    assert kept.keys() == unfinished | set(ended)
+    assert (rest["changed"], rest["more"]) == (3, True)
+    assert api("POST", "/actions/delete", {"all": True, "cursor": rest["next_cursor"]}).json["changed"] == 1
+    assert statuses(connection).keys() == unfinished
+
+
 @pytest.mark.parametrize(
     ("filters", "changed"),
     [
@@ -138,6 +160,9 @@ def test_a_bulk_change_has_the_filters_of_the_list(api, connection, filters, cha
         ("cancel", {"status": "processing"}, "status"),
         ("cancel", {"due_from": "2030-01-01T00:00:00"}, "due_from"),
         ("cancel", {"statuses": ["pending"]}, "statuses"),
+        ("delete", {}, "body"),
+        ("delete", {"status": "pending"}, "status"),
+        ("delete", {"all": True, "completed_to": "yesterday"}, "completed_to"),
     ],
     ids=str,
 )

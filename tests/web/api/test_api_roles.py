@@ -74,6 +74,7 @@ API = {
         POST /actions
         POST /actions/batch
         POST /actions/cancel
+        POST /actions/delete
         POST /actions/retry
         POST /actions/{id}/retry
         POST /actions/{id}/run

@@ -66,7 +66,7 @@ SEMANTIC_ERRORS: dict[str, dict[str, str]] = {
         "follow_up_invalid": r"(actions[.][0-9]+[.])?on_(success|failure).*",
         "refused_by_database": r"(actions[.][0-9]+[.])?(after|scheduled_at)",
     },
-    "POST /api/v1/actions/(cancel|retry)": {"fields_invalid": "due_(from|to)|target_id"},
+    "POST /api/v1/actions/(cancel|delete|retry)": {"fields_invalid": "(due_(from|to)|completed_to)|target_id"},
     "(POST /api/v1/schedules|PATCH /api/v1/schedules/{id})": {
         **_RULE, **_PAYLOAD, "follow_up_invalid": "on_(success|failure).*",
         "invalid_argument": r"name|recurrence|scheduled_at|until|skip[.].*|(condition|on_(success|failure)).*",

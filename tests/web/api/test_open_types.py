@@ -62,7 +62,7 @@ BASES: dict[tuple[str, str], dict[str, Any]] = {
 }
 #: Fields with data, and operations whose type is only a filter: they start no action.
 DATA = {"metadata", "recipients", "to", "assign", "deputy", "$and", "$or", "$not", "headers", "moves"}
-FILTERS = {("POST", "/actions/retry"), ("POST", "/actions/cancel"), ("POST", "/calendar/feeds")}
+FILTERS = {("POST", f"/actions/{change}") for change in ("retry", "cancel", "delete")} | {("POST", "/calendar/feeds")}
 
 
 def free_fields(

@@ -25,6 +25,7 @@ WITHOUT_IF_MATCH = {
 #: POST operations that do not accept an Idempotency-Key, with the reason.
 WITHOUT_KEY = {
     "POST /actions/cancel": "changes, in batches",
+    "POST /actions/delete": "in batches: deleted actions no longer match",
     "POST /actions/retry": "in batches: retried actions no longer match",
     "POST /webhooks/deliveries/recover": "in batches: recovered deliveries no longer match",
     "POST /webhooks/endpoints/{id}/replay-missed": "in batches: no event is delivered twice",

@@ -360,6 +360,7 @@ def test_changes_by_one_team_do_not_change_rows_of_another(installation):
         ("POST", "/deadlines/renewal/complete", {}),
         ("POST", "/actions/cancel", {"lock_group": GROUP, "force": True}),
         ("POST", "/actions/retry", {"all": True}),
+        ("POST", "/actions/delete", {"all": True}),
         ("POST", "/webhooks/deliveries/recover", {"from": "2026-01-01T00:00:00Z"}),
     ]:
         assert blue(method, path, body).status_code in {200, 201}, path

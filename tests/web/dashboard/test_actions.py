@@ -295,9 +295,26 @@ def test_a_bulk_cancellation_stores_the_reason_and_skips_locked_actions(a_person
     assert statuses(connection)[near] == "cancelled"
 
 
-@pytest.mark.parametrize("change", ["retry", "cancel"])
+def test_a_bulk_deletion_shows_the_count_and_deletes_only_finished_matches(a_person, connection):
+    ended = [finished(connection, "completed", user_id="ann") for _ in range(2)]
+    others = {finished(connection, "completed"), later(connection, user_id="ann")}
+    person = a_person("operator")
+
+    listed = person.opens("/actions?status=completed&user_id=ann").text
+    counted = person.opens("/actions/delete?status=completed&user_id=ann").text
+    before = statuses(connection)
+    done = person.sends("/actions/delete", status="completed", user_id="ann", total="2").text
+
+    assert "/actions/delete?status=completed&amp;user_id=ann" in listed
+    assert "Delete 2 actions</button>" in counted
+    assert before.keys() == {*ended, *others}
+    assert "2 of 2 deleted" in done
+    assert statuses(connection).keys() == others
+
+
+@pytest.mark.parametrize("change", ["retry", "cancel", "delete"])
 def test_bulk_changes_need_an_operator_and_stay_in_its_team(a_person, connection, change):
-    blue = finished(connection, team_id="blue") if change == "retry" else later(connection, team_id="blue")
+    blue = later(connection, team_id="blue") if change == "cancel" else finished(connection, team_id="blue")
     before_change = row(connection, blue)
 
     assert a_person("viewer").opens(f"/actions/{change}").status_code == 403

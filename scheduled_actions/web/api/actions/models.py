@@ -145,6 +145,7 @@ class ActionFilterFields(PatchModel, TargetFilter):
     )
     due_from: Instant | None = Field(None, description="Inclusive lower bound of `scheduled_at`.")
     due_to: Instant | None = Field(None, description="Exclusive upper bound of `scheduled_at`.")
+    completed_to: Instant | None = Field(None, description="Exclusive upper bound of `completed_at`.")
     q: ShortText | None = Field(
         None, description="Part of the type, the dedup key or the lock group, or the beginning of the id."
     )
@@ -171,6 +172,7 @@ class ActionFilterFields(PatchModel, TargetFilter):
             scheduled_by=self.scheduled_by,
             due_from=self.due_from,
             due_to=self.due_to,
+            completed_to=self.completed_to,
             q=self.q,
             unlocked_for_seconds=unlocked_for_seconds,
         )
@@ -235,6 +237,14 @@ class CancelActionsRequest(_BulkRequest):
         default=False, description="Includes pending actions that are overdue or due within `edit_lock_seconds`."
     )
     reason: LongText | None = Field(None, description="Reason for the cancellation, stored with each action.")
+
+
+class DeleteActionsRequest(_BulkRequest):
+    """Finished actions to delete."""
+
+    status: Literal["completed", "failed", "cancelled", "skipped"] | None = Field(
+        None, description="Default: all four statuses."
+    )
 
 
 @shares_fields(

@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduled_actions.actions import management, model
 from scheduled_actions.core import checks
-from scheduled_actions.core.action import Action, Status
+from scheduled_actions.core.action import FINISHED, Action, Status
 from scheduled_actions.core.errors import (
     ActionLocked,
     ActionTypeForbidden,
@@ -38,6 +38,7 @@ from scheduled_actions.web.api.actions.models import (
     CancelActionsRequest,
     CreateActionRequest,
     CreateActionsRequest,
+    DeleteActionsRequest,
     RetryActionsRequest,
     ScheduledAction,
     ScheduledActionsBatch,
@@ -198,14 +199,21 @@ def count_actions(call: Call[ActionCountsQuery, EmptyRequest]) -> Answer:
 
 def retry_actions(call: Call[EmptyRequest, RetryActionsRequest]) -> Answer:
     """Retry the matching actions of one status (failed, cancelled or skipped), up to the limit of the request."""
-    return _bulk_change(call, call.runtime.action_operations.retry_matching, Status(call.body.status))
+    retry = partial(call.runtime.action_operations.retry_matching, by=call.caller.name)
+    return _bulk_change(call, retry, Status(call.body.status))
 
 
 def cancel_actions(call: Call[EmptyRequest, CancelActionsRequest]) -> Answer:
     """Cancel matching actions that are pending or have no handler, up to the limit of the request."""
     statuses = (Status(call.body.status),) if call.body.status else (Status.PENDING, Status.NO_ACTION)
-    cancel = partial(call.runtime.action_operations.cancel_matching, reason=call.body.reason)
+    cancel = partial(call.runtime.action_operations.cancel_matching, by=call.caller.name, reason=call.body.reason)
     return _bulk_change(call, cancel, *statuses, unlocked_for_seconds=_edit_lock(call, is_forced=call.body.force))
+
+
+def delete_actions(call: Call[EmptyRequest, DeleteActionsRequest]) -> Answer:
+    """Delete matching actions that have ended, up to the limit of the request."""
+    statuses = (Status(call.body.status),) if call.body.status else tuple(FINISHED)
+    return _bulk_change(call, call.runtime.action_operations.delete_matching, *statuses)
 
 
 def _bulk_change(
@@ -222,7 +230,7 @@ def _bulk_change(
     elif given.dry_run:
         result = call.runtime.action_operations.count_matching(filters)
     else:
-        result = change(filters, by=call.caller.name, limit=given.limit, cursor=given.cursor)
+        result = change(filters, limit=given.limit, cursor=given.cursor)
     return Answer(BulkResultDocument(**asdict(result), dry_run=given.dry_run))
 
 
@@ -356,5 +364,10 @@ ROUTES = (
         description=f"{_BULK} Pending actions that are overdue or due within `edit_lock_seconds` are left out unless "
         "`force` is true.",
         body=CancelActionsRequest, answers={HTTPStatus.OK: (BulkResultDocument, "The result.")},
+    ),
+    Route(
+        "POST", "/actions/delete", delete_actions, "Delete the finished actions that match a filter", tag="Actions",
+        description=_BULK, body=DeleteActionsRequest,
+        answers={HTTPStatus.OK: (BulkResultDocument, "The result.")},
     ),
 )  # fmt: skip

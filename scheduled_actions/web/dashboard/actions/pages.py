@@ -1,4 +1,4 @@
-"""List and show actions; run, retry, cancel and delete single actions; retry and cancel all matching actions."""
+"""List and show actions; run single actions; retry, cancel and delete single actions or all matching ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ from scheduled_actions.web.dashboard.times import from_input, parsed
 #: The filters of the list; the API's list has the same parameters.
 FILTERS = (
     "status", "action_type", "team_id", "lock_group", "user_id", "target_type", "target_id", "schedule_id",
-    "deadline_id", "scheduled_by", "due_from", "due_to", "q",
+    "deadline_id", "scheduled_by", "due_from", "due_to", "completed_to", "q",
 )  # fmt: skip
-_INSTANTS = ("due_from", "due_to")
+_INSTANTS = ("due_from", "due_to", "completed_to")
 #: Maximum count of newer actions.
 _NEWER_MOST = 20
 _LAST_ID = UUID(int=2**128 - 1)
@@ -275,7 +275,7 @@ def raw_document(context: RequestContext) -> str:
 
 
 def count_matches(change: str, context: RequestContext) -> View:
-    """Count the actions that `change` (`retry` or `cancel`) would change, and ask for confirmation."""
+    """Count the actions that `change` (`retry`, `cancel` or `delete`) would change, and ask for confirmation."""
     filters = _filters(context)
     found = context.call("POST", f"/actions/{change}", body={**(filters or {"all": True}), "dry_run": True})
     return _bulk(change, filters, total=found.matched, is_capped=found.more, is_asked=True)
@@ -320,7 +320,7 @@ PAGES = (
     command("/actions/{id}", "remove", "Action deleted.", method="DELETE", leads_to="/actions"),
     *(
         DashboardPage(method, f"/actions/{change}", partial(function, change), role=Role.OPERATOR)
-        for change in ("retry", "cancel")
+        for change in ("retry", "cancel", "delete")
         for method, function in (("GET", count_matches), ("POST", change_matches))
     ),
 )
