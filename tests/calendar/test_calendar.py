@@ -198,6 +198,7 @@ def test_a_schedule_with_an_invalid_rule_does_not_hide_others(project, connectio
         ({"start": datetime.min.replace(tzinfo=EAST)}, "start"),
         ({"start": NOW, "end": datetime.max.replace(tzinfo=WEST)}, "end"),
         ({"cursor": "x"}, "cursor"),
+        ({"cursor": 7}, "cursor"),
         ({"limit": 0}, "limit"),
         ({"limit": 101}, "limit"),
         ({"user_id": "a\0b"}, "user_id"),

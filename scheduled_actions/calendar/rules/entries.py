@@ -103,7 +103,7 @@ class Place:
         """
         # A cursor in this format is invalid if no such instant exists.
         with suppress(ValueError):
-            if (match := _CURSOR.fullmatch(cursor)) is not None:
+            if isinstance(cursor, str) and (match := _CURSOR.fullmatch(cursor)) is not None:
                 return cls(datetime.fromisoformat(match[1]).replace(tzinfo=UTC), int(match[2]), UUID(match[3]))
         raise InvalidArgument("cursor", cursor, "the next_cursor of the previous page")
 
