@@ -12,6 +12,7 @@ import psycopg
 from scheduled_actions.actions.validation import ActionValidator
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid, UnknownSchedule
+from scheduled_actions.core.log import log
 from scheduled_actions.core.pages import MAX_ROWS_READ
 from scheduled_actions.core.requester import Requester
 from scheduled_actions.core.wake import Wake
@@ -178,7 +179,13 @@ class Schedules:
             values |= {"action_type": action_type, "created_by": created_by}
             # No row: another transaction has just created a schedule with this name.
             if (row := store.sql.run(connection, "create_schedule", values).fetchone()) is not None:
-                return self._planned(connection, row[0], wanted, is_new_start=True, may_leave=may_leave), "created"
+                schedule_id, same_as = row
+                if same_as is not None:
+                    log.warning(
+                        'schedule.doubled id=%s action_type=%s same_as=%s hint=pass name="%s"',
+                        schedule_id, action_type, same_as, action_type,
+                    )  # fmt: skip
+                return self._planned(connection, schedule_id, wanted, is_new_start=True, may_leave=may_leave), "created"
             found = store.get(connection, name=name, name_team_id=team_id, locked=True)
         if found is None:
             raise UnknownSchedule(schedule_id or name)

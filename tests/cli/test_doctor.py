@@ -49,8 +49,8 @@ def test_every_check_of_an_installation_without_faults_is_ok(run, connection):
             "settings", "cron_secret", "admin_token", "email", "registry", "handlers", "database", "server", "defaults",
             "migrations", "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
             "refused_pings", "heartbeat", "backlog", "failed_actions", "returned_failures", "no_action", "schedules",
-            "held_up_schedules", "webhook_endpoints", "waiting_cycles", "webhook_filters", "indexes", "functions",
-            "pooler",
+            "held_up_schedules", "webhook_endpoints", "waiting_cycles", "doubled_schedules", "webhook_filters", "indexes",
+            "functions", "pooler",
         )
     ]  # fmt: skip
     assert all(check.keys() == {"name", "status", "detail", "remedy"} for check in ran.json["checks"])
@@ -397,6 +397,12 @@ def test_problems_that_need_a_person_are_named(run, connection):
         " ('by-ann', 'test:run', 'daily', 'interval', now(), 'paused', 'ann', now())"
     )
     connection.execute("insert into webhook_endpoint_states (endpoint, disabled_at) values ('crm', now())")
+    for user in ("ann", "ann", "bob"):
+        connection.execute(
+            "insert into scheduled_action_schedules (action_type, recurrence, kind, anchor_at, definition)"
+            " values ('test:run', 'daily', 'interval', now(), jsonb_build_object('user_id', %s::text))",
+            [user],
+        )
 
     checks = {check["name"]: check for check in run("doctor", "--json").json["checks"]}
 
@@ -409,7 +415,9 @@ def test_problems_that_need_a_person_are_named(run, connection):
         "held_up_schedules": "skip every occurrence until the previous one has completed (requires_previous): import "
         f"(action {failed}, failed 2 days ago)",
         "webhook_endpoints": "disabled after failures: crm",
+        "doubled_schedules": "equal active schedules without a name run several times: test:run",
     }
+    assert 'such as name="test:run"' in checks["doubled_schedules"]["remedy"]
 
 
 @pytest.mark.parametrize(

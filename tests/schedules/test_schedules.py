@@ -75,6 +75,49 @@ def test_a_rule_for_days_of_the_week_is_stored_as_written_and_occurs_in_the_time
     assert made.next_occurrence_at == NOW.replace(hour=8) + DAY
 
 
+def test_a_repeated_call_without_a_name_logs_a_warning_with_the_name_to_give(schedules, caplog):
+    arguments = {"user_id": "ann", "target": {"type": "license", "id": "42"}, "team_id": "blue"}
+    first = schedules.schedule_recurring("test:run", {"n": 1}, "daily", **arguments)
+    assert caplog.messages == []
+
+    second = schedules.schedule_recurring("test:run", {"n": 1}, "daily", **arguments)
+
+    assert caplog.messages == [
+        f'schedule.doubled id={second.id} action_type=test:run same_as={first.id} hint=pass name="test:run"'
+    ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"user_id": "bob"},
+        {"target": {"type": "license", "id": "43"}},
+        {"team_id": "red"},
+        {"payload": {"n": 2}},
+        {"recurrence": "weekly"},
+        {"timezone": "Europe/Berlin"},
+        {"scheduled_at": HOUR},
+        {"name": "nightly"},
+    ],
+)
+def test_a_different_schedule_without_a_name_logs_no_warning(schedules, caplog, other):
+    given = {"action_type": "test:run", "payload": {}, "recurrence": "daily", "user_id": "ann"}
+    schedules.schedule_recurring(**given)
+
+    schedules.schedule_recurring(**given | other)
+
+    assert caplog.messages == []
+
+
+def test_a_repeated_call_after_the_schedule_was_paused_logs_no_warning(schedules, caplog):
+    first = schedules.schedule_recurring("test:run", {}, "daily")
+    operations.pause(schedules, first.id)
+
+    schedules.schedule_recurring("test:run", {}, "daily")
+
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("start", [None, timedelta(0), HOUR])
 def test_a_rule_with_a_count_has_that_many_occurrences_whether_or_not_it_has_a_start(schedules, start):
     made = schedules.schedule_recurring("test:run", {}, "FREQ=DAILY;COUNT=5", scheduled_at=start)

@@ -280,6 +280,10 @@ def _work(connection: Connection, *, is_missing: bool) -> Iterator[Check]:
         endpoints=endpoints,
         cycles=list(cycles_among_waiting(connection, most=_CYCLES_MOST)),
     )
+    doubled = store.sql.run(
+        connection, "doctor_doubled_schedules", {"most": project_rules.COUNTED, "most_names": _NAMES_MOST}
+    )
+    yield project_rules.doubled_schedules([action_type for (action_type,) in doubled])
 
 
 def _webhook_filters(connection: Connection) -> Check:

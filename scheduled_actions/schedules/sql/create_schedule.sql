@@ -1,4 +1,5 @@
--- The schedule is stored without a planned occurrence. No row if its name is taken.
+-- The schedule is stored without a planned occurrence. No row if its name is taken. Also returns an active schedule that
+-- was created by the same call, if neither has a name.
 insert into scheduled_action_schedules (
   name, action_type, payload, team_id, recurrence, kind, timezone, anchor_at, recurrence_type, misfire,
   misfire_grace_seconds, catch_up_limit, catch_up_seconds, overlap, requires_previous, skip, jitter_seconds, until,
@@ -14,4 +15,11 @@ values (
   %(on_success)s::jsonb, %(on_failure)s::jsonb, %(definition)s::jsonb, %(is_declared)s, %(created_by)s
 )
 on conflict (name, coalesce(team_id, '')) where name is not null do nothing
-returning id
+returning
+  id,
+  (
+    select s.id
+    from scheduled_action_schedules s
+    where %(name)s::text is null and s.name is null and s.definition = %(definition)s::jsonb and s.status = 'active'
+    limit 1
+  )

@@ -153,6 +153,9 @@ with (fillfactor = 50);
 
 create unique index scheduled_action_schedules_name on scheduled_action_schedules (name, coalesce(team_id, ''))
   where name is not null;
+-- Finds a schedule that was created by the same call without a name.
+create index scheduled_action_schedules_unnamed on scheduled_action_schedules using hash (definition)
+  where name is null;
 
 -- A due instant, and the stages before and after it. Each planned stage is an action with its `deadline_id`. Changed by a
 -- person and by the actions of its stages; a closed deadline is deleted by pruning.

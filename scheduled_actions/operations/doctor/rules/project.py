@@ -192,6 +192,28 @@ def backlog(*, due: int, oldest: timedelta | None, is_missing: bool) -> Check:
     )
 
 
+def doubled_schedules(action_types: Sequence[str]) -> Check:
+    """Return a warning if a call without a name created the same schedule more than once.
+
+    Args:
+        action_types: The types of these schedules, one for each group of equal schedules.
+    """
+    types = list(dict.fromkeys(action_types))
+    return first_problem(
+        "doubled_schedules",
+        (
+            types,
+            WARNING,
+            f"equal active schedules without a name run several times: {listed(types, most=_NAMES_MOST)}",
+            (
+                f'pass a name to schedule_recurring_action, such as name="{types[0] if types else ""}", and delete the '
+                "others: `scheduled-actions schedules list` shows their ids"
+            ),
+        ),
+        ok="no two schedules without a name are equal",
+    )
+
+
 def attention(
     *,
     failed: int,
