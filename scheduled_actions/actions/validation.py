@@ -1,7 +1,7 @@
 """Validate new actions: the permission to schedule the type, the payload, and every argument."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from scheduled_actions.actions import dependencies
@@ -9,7 +9,7 @@ from scheduled_actions.actions.model import NewAction, arguments_of, columns_of
 from scheduled_actions.core import json_text, tracing
 from scheduled_actions.core.action import PAYLOAD_LIMIT
 from scheduled_actions.core.config import Settings
-from scheduled_actions.core.errors import ActionTypeForbidden
+from scheduled_actions.core.errors import ActionTypeForbidden, UnknownActionType
 from scheduled_actions.core.requester import Requester
 from scheduled_actions.database.connection import Database
 from scheduled_actions.registry import Registry
@@ -98,7 +98,13 @@ class PayloadValidator:
             ActionTypeForbidden: The requester may not schedule the type.
             HandlerBroken: The handler cannot be loaded.
         """
-        handler = self.registry.resolve(action_type)
+        try:
+            handler = self.registry.resolve(action_type)
+        except UnknownActionType as error:
+            if requester is not None:
+                raise
+            # The registry may be older than a module with a mistake, which declares the type.
+            raise replace(error, build_problem=self.registry.build_problem()) from None
         refusal = refusal_of(action_type, handler.options, requester)
         if refusal is not None:
             raise ActionTypeForbidden(action_type, refusal, where=where)

@@ -163,6 +163,21 @@ class Registry:
             return None
         return reference.partition(":")[0]
 
+    def build_problem(self) -> str | None:
+        """Return the first mistake in the text of `handlers/`, with its file and line; None without one.
+
+        For errors: the text of every module is read, but nothing is imported.
+        """
+        from scheduled_actions.registry import source  # noqa: PLC0415 - only for an error
+
+        if self._given:
+            return None
+        try:
+            source.build(self._project, lambda _: ())
+        except RegistryInvalid as error:
+            return str(error).partition("\n")[0]
+        return None
+
     def resolve(self, action_type: str) -> Handler:
         """Return the handler of a type; its first use imports the module.
 

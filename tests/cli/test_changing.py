@@ -84,6 +84,20 @@ def test_schedule_warns_if_nothing_pings_the_project(run, connection):
     assert after.stderr == ""
 
 
+def test_schedule_names_the_module_with_a_mistake_that_the_registry_lacks(run, project, connection):
+    (project / "handlers" / "orders.py").write_text(
+        "from scheduled_actions import action\n\n\n@action('greeting:see')\ndef see(payload: dict) -> None\n"
+    )
+
+    ran = run("schedule", "greeting:see")
+
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr == (
+        'error: action type "greeting:see" has no handler; the registry cannot be built: handlers/orders.py:5: '
+        "the file is not valid Python: expected ':'. Correct that file, then run `scheduled-actions registry build`\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

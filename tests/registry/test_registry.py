@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from scheduled_actions import Context, Exponential, action
+from scheduled_actions.actions.validation import PayloadValidator
 from scheduled_actions.core.errors import (
     HandlerBroken,
     InvalidArgument,
@@ -22,6 +23,7 @@ from scheduled_actions.core.errors import (
     RegistryInvalid,
     UnknownActionType,
 )
+from scheduled_actions.core.requester import Requester
 from scheduled_actions.operations import registry_build
 from scheduled_actions.registry import Registry
 from scheduled_actions.registry.generated import RegistryContent
@@ -163,6 +165,18 @@ def test_a_directory_without_handlers_is_named_as_not_the_project(tmp_path):
 def test_the_error_for_an_unknown_type_names_the_most_similar_type():
     with pytest.raises(UnknownActionType, match='did you mean "email:send"'):
         Registry.of(send_email).resolve("emial:send")
+
+
+@pytest.mark.parametrize(("requester", "is_named"), [(None, True), (Requester(team_id=None), False)])
+def test_only_application_code_is_given_the_mistake_of_a_module_that_the_registry_lacks(project, requester, is_named):
+    registry = registry_of(project, mail=f"{IMPORT}@action('email:send')\ndef send(payload: dict): ...\n")
+    (project / "handlers" / "broken.py").write_text(f"{IMPORT}@action('email:read')\ndef read(\n", encoding="utf-8")
+
+    with pytest.raises(UnknownActionType) as refused:
+        PayloadValidator(registry, {}).handler("email:read", requester=requester)
+
+    assert ("the registry cannot be built: handlers/broken.py:4: " in str(refused.value)) is is_named
+    assert ('did you mean "email:send"?' in str(refused.value)) is not is_named
 
 
 def test_modules_are_imported_from_the_project_on_first_use(project):

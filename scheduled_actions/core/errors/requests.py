@@ -88,6 +88,8 @@ class UnknownActionType(_ActionTypeError):
     """No handler of that action type exists in this build."""
 
     known: Iterable[str]
+    #: Why the registry cannot be built from the current handlers; None if it can, or if that was not checked.
+    build_problem: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self.known = tuple(sorted(self.known))
@@ -95,11 +97,14 @@ class UnknownActionType(_ActionTypeError):
     def __str__(self) -> str:
         listed = f"known types include {', '.join(list(self.known)[:12])}" if self.known else "the registry is empty"
         hint = did_you_mean(self.action_type, self.known, otherwise=f"{listed}.")
+        hint += " After adding a handler, run `scheduled-actions registry build`"
+        if self.build_problem is not None:
+            hint = (
+                f"the registry cannot be built: {self.build_problem}. Correct that file, then run `scheduled-actions "
+                "registry build`"
+            )
         prefix = "" if self.where == "action_type" else f"{self.where}: "
-        return (
-            f'{prefix}action type "{short_text(self.action_type)}" has no handler; {hint} '
-            "After adding a handler, run `scheduled-actions registry build`"
-        )
+        return f'{prefix}action type "{short_text(self.action_type)}" has no handler; {hint}'
 
 
 @error_class
