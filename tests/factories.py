@@ -113,6 +113,11 @@ def insert(connection: psycopg.Connection[Any], **columns: Any) -> UUID:
     return row[0]
 
 
+def due_for(connection: psycopg.Connection[Any], *, seconds: float) -> dict[str, datetime]:
+    """Return the columns of an action that has existed and been due for this long."""
+    return dict.fromkeys(("created_at", "scheduled_at"), database_now(connection) - timedelta(seconds=seconds))
+
+
 def insert_many(connection: psycopg.Connection[Any], count: int, **columns: Any) -> list[UUID]:
     """Insert `count` due actions, by default with the same `scheduled_at`; ids ascend."""
     columns.setdefault("scheduled_at", database_now(connection) - timedelta(minutes=1))

@@ -43,7 +43,7 @@ class ActionCounts:
     due: int = 0
     #: Due for longer than `overdue_seconds`.
     overdue: int = 0
-    #: How long ago the oldest due action became due; None without due actions.
+    #: How long the oldest due action has been due, at most since its creation; None without due actions.
     oldest_due_seconds: float | None = None
     #: Names of the counts that exceed the limit; their values are the limit.
     capped: list[str] = field(default_factory=list)

@@ -106,6 +106,11 @@ class Action:
     #: Retry policy of this action as JSON; None: the handler's policy, else the setting.
     retry: Any = None
 
+    @property
+    def due_since(self) -> datetime:
+        """Start of lateness: an action that was scheduled for the past is due since its creation."""
+        return max(self.scheduled_at, self.created_at)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParentAction:

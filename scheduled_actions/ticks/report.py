@@ -208,7 +208,7 @@ class MetricsBuffer:
                 self.settled(_DELIVERY, "completed", payload_text=one.payload_text)
 
     def ran(self, action_type: str, *, seconds: float, lateness_seconds: float) -> None:
-        """Count the duration of a handler, and the lateness of its start after `scheduled_at`; both in seconds."""
+        """Count the duration of a handler, and the lateness of its start; both in seconds."""
         label = self._label(action_type)
         self._observe("handler_seconds", label, seconds)
         if math.isfinite(lateness_seconds):

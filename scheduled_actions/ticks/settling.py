@@ -282,5 +282,6 @@ class ResultWriter:
         claimed, seconds = attempt.claimed, attempt.ended - attempt.started
         self._tick.state.duration_stats.record(claimed.action_type, seconds)
         if self._metrics is not None:
-            lateness = self._epoch + attempt.started - claimed.scheduled_epoch
+            # As `Action.due_since`.
+            lateness = self._epoch + attempt.started - max(claimed.scheduled_epoch, claimed.created_epoch)
             self._metrics.ran(claimed.action_type, seconds=seconds, lateness_seconds=lateness)

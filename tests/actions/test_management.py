@@ -11,7 +11,7 @@ from scheduled_actions import action
 from scheduled_actions.actions.management import ActionOperations
 from scheduled_actions.actions.search import ActionFilters, SearchBounds, page
 from scheduled_actions.core.action import Status
-from tests.factories import database_now, insert, insert_many, projects, statuses
+from tests.factories import database_now, due_for, insert, insert_many, projects, statuses
 
 IN_AN_HOUR = timedelta(hours=1)
 AN_ID = UUID("0197a000-0000-7000-8000-000000000001")
@@ -207,7 +207,7 @@ def test_counts_of_a_team_are_bounded(management, connection):
 def test_the_oldest_due_action_is_found_behind_more_urgent_ones_and_minus_infinity(management, connection):
     now = database_now(connection)
     insert_many(connection, 9, priority=-1, scheduled_at=now - timedelta(seconds=10))
-    insert(connection, priority=5, scheduled_at=now - timedelta(seconds=500))
+    insert(connection, priority=5, **due_for(connection, seconds=500))
     insert(connection, scheduled_at="-infinity")
 
     assert 500 <= management.counts().oldest_due_seconds < 600

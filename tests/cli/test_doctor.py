@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from scheduled_actions.operations import registry_build
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
 from tests.cli.transaction_pooler import pooling
-from tests.factories import a_tick, database_now, insert
+from tests.factories import a_tick, database_now, due_for, insert
 
 WHSEC = "whsec_" + base64.b64encode(b"never printed by anything").decode()
 ENDPOINT = """\
@@ -368,7 +368,7 @@ def test_a_rejected_heartbeat_is_a_warning(check, connection):
 def test_problems_that_need_a_person_are_named(run, connection):
     a_tick(connection)
     now = database_now(connection)
-    insert(connection, scheduled_at=now - timedelta(minutes=9))
+    insert(connection, **due_for(connection, seconds=540))
     insert(connection, status="failed", completed_at=now - timedelta(hours=1))
     insert(connection, status="no_action", action_type="test:gone")
     insert(connection, status="completed", action_type="test:quiet", result={"success": False, "error": "no"},

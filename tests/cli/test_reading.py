@@ -237,8 +237,8 @@ def test_counts_prints_columns(run, connection):
 
 def test_counts_prints_the_lateness_and_returns_it_in_json_with_lateness(run, connection):
     now = database_now(connection)
-    due = now - timedelta(seconds=12.5)
-    insert(connection, status="completed", scheduled_at=due, started_at=now, completed_at=now)
+    due = dict.fromkeys(("created_at", "scheduled_at"), now - timedelta(seconds=12.5))
+    insert(connection, status="completed", **due, started_at=now, completed_at=now)
 
     lines = [line.split() for line in run("counts").stdout.splitlines()]
 

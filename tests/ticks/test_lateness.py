@@ -9,6 +9,8 @@ import pytest
 from scheduled_actions import Delays, action
 from scheduled_actions.actions.management import ActionOperations
 from scheduled_actions.actions.search import SearchBounds
+from scheduled_actions.operations.explain.service import explain
+from scheduled_actions.operations.recent_activity import recent_activity
 from tests.factories import database_now, insert, move_clock, projects
 from tests.statements import statement
 
@@ -28,7 +30,8 @@ def ended(connection, *late, ago=60, status="completed", **columns):
     now = database_now(connection)
     for seconds in late:
         started = now - timedelta(seconds=ago)
-        times = {"started_at": started, "scheduled_at": started - timedelta(seconds=seconds), "completed_at": started}
+        due = started - timedelta(seconds=seconds)
+        times = {"created_at": due, "scheduled_at": due, "started_at": started, "completed_at": started}
         insert(connection, status=status, **times | columns)
 
 
@@ -111,3 +114,28 @@ def test_the_actions_to_measure_are_found_with_an_index(connection, team_id):
     plan = "\n".join(line for (line,) in lines)
     assert "Index" in plan
     assert "Seq Scan on scheduled_actions" not in plan
+
+
+@pytest.mark.parametrize("team_id", [None, "blue"])
+def test_an_action_scheduled_for_the_past_is_due_since_its_creation(a_project, connection, team_id):
+    @action("test:run")
+    def run(payload: dict): ...
+
+    project = a_project(run)
+    past = {"scheduled_at": database_now(connection) - timedelta(days=3), "team_id": "blue"}
+    insert(connection, **past)
+    locked = insert(connection, lock_group="g", **past)
+    operations = project.action_operations
+
+    waiting = operations.counts(team_id=team_id)
+    explained = explain(project, locked)
+    project.processor.tick()
+
+    assert (waiting.due, waiting.overdue) == (2, 0)
+    assert waiting.oldest_due_seconds < 3600
+    assert explained.details["due_for_seconds"] < 3600
+    assert "day" not in explained.sentence
+    (measured,) = operations.lateness(team_id=team_id)
+    assert (measured.sample_count, measured.max_seconds < 3600) == (2, True)
+    steps = recent_activity(project.database, window="hour", team_id=team_id).steps
+    assert max(one.most_late or 0 for one in steps) < 3600

@@ -15,7 +15,7 @@ from scheduled_actions import Fail, Snooze, action
 from scheduled_actions.registry import Registry
 from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.report import MetricsBuffer
-from tests.factories import a_tick, insert, insert_many, move_clock, together
+from tests.factories import a_tick, database_now, due_for, insert, insert_many, move_clock, together
 from tests.web.conftest import ADMIN_TOKEN, application
 
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
@@ -81,7 +81,7 @@ def test_settlements_are_counted_by_type_and_outcome(project, connection, scrape
 
 
 def test_handler_seconds_lateness_and_tick_seconds_are_histograms(project, connection, scrape):
-    insert_many(connection, 3)
+    insert_many(connection, 3, **due_for(connection, seconds=60))
 
     project.processor.tick()
 
@@ -93,6 +93,17 @@ def test_handler_seconds_lateness_and_tick_seconds_are_histograms(project, conne
     assert found["start_lateness_seconds_bucket", "120", "test:run"] == 3
     assert 180 <= found["start_lateness_seconds_sum", "test:run"] < 360
     assert found["tick_duration_seconds_count",] == 1
+
+
+def test_an_action_scheduled_for_the_past_is_due_since_its_creation(project, connection, scrape):
+    insert(connection, scheduled_at=database_now(connection) - timedelta(days=3))
+    waiting = samples(scrape())
+
+    project.processor.tick()
+
+    assert (waiting["due_actions",], waiting["overdue_actions",]) == (1, 0)
+    assert waiting["oldest_due_age_seconds",] < 3600
+    assert samples(scrape())["start_lateness_seconds_sum", "test:run"] < 3600
 
 
 def test_counters_survive_pruning_and_other_processes(project, a_runtime, connection, scrape):
@@ -124,7 +135,7 @@ def test_deliveries_are_counted_by_endpoint_and_outcome(project, connection, scr
 
 
 def test_gauges_are_available_before_the_first_tick(connection, scrape):
-    insert_many(connection, 3)
+    insert_many(connection, 3, **due_for(connection, seconds=60))
     insert(connection, action_type="missing:handler")
     insert(connection, status="failed", completed_at="2026-01-01T00:00:00Z")
 

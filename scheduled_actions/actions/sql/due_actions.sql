@@ -1,48 +1,68 @@
 -- Returns how many actions are due (at most `most` with and `most` without a lock group), how many of those have been
--- due for longer than `overdue_seconds`, and for how many seconds the oldest due action has been due. Reads the claim
--- indexes priority by priority, so that actions scheduled for later cost nothing.
+-- due for longer than `overdue_seconds`, and for how many seconds the oldest of those, and of the first due actions of
+-- each priority, has been due. Reads the claim indexes priority by priority, so that actions scheduled for later cost
+-- nothing.
 with recursive
 -- include: actions/waiting_priorities,
-oldest as (
-  select min(o.scheduled_at) as scheduled_at
-  from (
-    select (
-      select min(a.scheduled_at)
-      from scheduled_actions a
-      where a.status = 'pending' and a.lock_group is null and a.priority = f.priority and isfinite(a.scheduled_at)
-    ) as scheduled_at
-    from free f
-    union all
-    select (
-      select min(a.scheduled_at)
-      from scheduled_actions a
-      where a.status = 'pending' and a.lock_group is not null and a.priority = g.priority and isfinite(a.scheduled_at)
-    )
-    from grouped g
-  ) o
-)
-select
-  count(*),
-  count(*) filter (where due.scheduled_at <= scheduled_actions_now() - make_interval(secs => %(overdue_seconds)s)),
+due as (
   (
-    select extract(epoch from scheduled_actions_now() - o.scheduled_at)::double precision
-    from oldest o
-    where o.scheduled_at <= scheduled_actions_now()
-  )
-from (
-  (
-    select a.scheduled_at
+    select h.due_since
     from free f
-    join scheduled_actions a on a.status = 'pending' and a.lock_group is null and a.priority = f.priority
-      and a.scheduled_at <= scheduled_actions_now()
+    cross join lateral (
+      select
+        -- include: actions/due_since
+      from scheduled_actions a
+      where a.status = 'pending' and a.lock_group is null and a.priority = f.priority
+        and a.scheduled_at <= scheduled_actions_now()
+      order by a.scheduled_at
+      limit %(most)s
+    ) h
     limit %(most)s
   )
   union all
   (
-    select a.scheduled_at
+    select h.due_since
     from grouped g
-    join scheduled_actions a on a.status = 'pending' and a.lock_group is not null and a.priority = g.priority
-      and a.scheduled_at <= scheduled_actions_now()
+    cross join lateral (
+      select
+        -- include: actions/due_since
+      from scheduled_actions a
+      where a.status = 'pending' and a.lock_group is not null and a.priority = g.priority
+        and a.scheduled_at <= scheduled_actions_now()
+      order by a.scheduled_at
+      limit %(most)s
+    ) h
     limit %(most)s
   )
-) due
+),
+first_due as (
+  select h.due_since
+  from free f
+  cross join lateral (
+    select
+      -- include: actions/due_since
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null and a.priority = f.priority
+      and a.scheduled_at <= scheduled_actions_now()
+    order by a.scheduled_at
+    limit 1
+  ) h
+  union all
+  select h.due_since
+  from grouped g
+  cross join lateral (
+    select
+      -- include: actions/due_since
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is not null and a.priority = g.priority
+      and a.scheduled_at <= scheduled_actions_now()
+    order by a.scheduled_at
+    limit 1
+  ) h
+)
+select
+  count(*),
+  count(*) filter (where d.due_since <= scheduled_actions_now() - make_interval(secs => %(overdue_seconds)s)),
+  extract(epoch from scheduled_actions_now() - least(min(d.due_since), (select min(h.due_since) from first_due h)))
+    ::double precision
+from due d

@@ -2,11 +2,12 @@
 -- in the step.
 select
   b.step,
-  percentile_cont(0.5) within group (order by s.late)::double precision,
-  percentile_cont(0.95) within group (order by s.late)::double precision
+  percentile_cont(0.5) within group (order by s.late_seconds),
+  percentile_cont(0.95) within group (order by s.late_seconds)
 from generate_series(0, %(steps)s - 1) b (step)
 cross join lateral (
-  select greatest(extract(epoch from a.started_at - a.scheduled_at), 0) as late
+  select
+    -- include: actions/late_seconds
   from scheduled_actions a
   where a.status = 'completed'
     and a.completed_at >= %(since)s::timestamptz + make_interval(secs => b.step * %(step_seconds)s)

@@ -14,6 +14,7 @@ from scheduled_actions.core.action import Action, Status
 from scheduled_actions.web.api.actions import models as action_models
 from tests.factories import (
     database_now,
+    due_for,
     insert,
     insert_many,
     is_waiting,
@@ -723,9 +724,7 @@ def test_an_action_that_is_already_due_is_not_changed_by_run(api, connection):
 def test_actions_are_counted_by_status_type_and_due_time(api, connection):
     now = database_now(connection)
     insert_many(connection, 2, scheduled_at=now - timedelta(seconds=100))
-    insert(
-        connection, scheduled_at=now - timedelta(seconds=1000), lock_group="g", action_type="test:welcome", priority=9
-    )
+    insert(connection, lock_group="g", action_type="test:welcome", priority=9, **due_for(connection, seconds=1000))
     insert(connection, scheduled_at=now + IN_AN_HOUR)
     insert(connection, status="failed", completed_at=now)
     insert(connection, status="no_action", action_type="gone:type")
@@ -746,7 +745,8 @@ def test_actions_are_counted_by_status_type_and_due_time(api, connection):
 
 def test_counts_include_the_lateness_of_starts(api, connection):
     now = database_now(connection)
-    insert(connection, status="failed", scheduled_at=now - timedelta(seconds=8), started_at=now, completed_at=now)
+    due = dict.fromkeys(("created_at", "scheduled_at"), now - timedelta(seconds=8))
+    insert(connection, status="failed", **due, started_at=now, completed_at=now)
 
     counts = api("GET", "/actions/counts").json
 
@@ -756,7 +756,7 @@ def test_counts_include_the_lateness_of_starts(api, connection):
 
 
 def test_the_threshold_of_overdue_actions_can_be_given(api, connection):
-    insert(connection, scheduled_at=database_now(connection) - timedelta(seconds=50))
+    insert(connection, **due_for(connection, seconds=50))
 
     assert api("GET", "/actions/counts").json["overdue"] == 0
     assert api("GET", "/actions/counts?overdue_seconds=49.5").json["overdue"] == 1
@@ -771,10 +771,10 @@ def test_all_counts_are_zero_without_actions(shared_api):
 
 def test_the_counts_of_a_team_exclude_other_teams(api, connection):
     now = database_now(connection)
-    insert(connection, team_id="red", scheduled_at=now - timedelta(seconds=400))
+    insert(connection, team_id="red", **due_for(connection, seconds=400))
     insert(connection, team_id="red", scheduled_at=now + IN_AN_HOUR)
     insert(connection, team_id="red", status="failed", completed_at=now)
-    insert(connection, team_id="blue", scheduled_at=now - timedelta(seconds=900))
+    insert(connection, team_id="blue", **due_for(connection, seconds=900))
     insert(connection)
 
     counts = api("GET", "/actions/counts?team_id=red").json

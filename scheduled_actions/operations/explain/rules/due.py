@@ -205,4 +205,4 @@ def _no_handler(context: ActionContext) -> Explanation:
 def _due_for(context: ActionContext) -> str:
     if context.action.status is Status.NO_ACTION:
         return "it waits for a handler"
-    return f"it has been due for {in_words(context.now - context.action.scheduled_at)}"
+    return f"it has been due for {in_words(context.now - context.action.due_since)}"

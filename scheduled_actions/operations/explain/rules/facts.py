@@ -163,11 +163,13 @@ class ActionContext:
     @property
     def timing(self) -> dict[str, Any]:
         """The due time for `details`, with the seconds until then or since then."""
-        late = round((self.now - self.action.scheduled_at).total_seconds(), 3)
-        return {
-            "scheduled_at": iso(self.action.scheduled_at),
-            **({"due_in_seconds": -late} if self.is_early else {"due_for_seconds": late}),
-        }
+        scheduled_at = self.action.scheduled_at
+        timing = (
+            {"due_in_seconds": round((scheduled_at - self.now).total_seconds(), 3)}
+            if self.is_early
+            else {"due_for_seconds": round((self.now - self.action.due_since).total_seconds(), 3)}
+        )
+        return {"scheduled_at": iso(scheduled_at), **timing}
 
 
 def at(moment: datetime) -> str:

@@ -340,14 +340,14 @@ class ScheduledActionsBatch(ResponseModel):
     max_seconds=None,
 )
 class Lateness(ResponseModel):
-    """The lateness of actions of a type: the seconds from the due time to the start of the last attempt."""
+    """The lateness of actions of a type: the seconds from the later of due time and creation to the last start."""
 
 
 @shares_fields(
     management.ActionCounts,
     due="Number of pending actions whose `scheduled_at` has passed.",
-    overdue="Number of pending actions that have been due for at least `overdue_seconds`.",
-    oldest_due_seconds="How many seconds the oldest due action has been due; null without due actions.",
+    overdue="Number of pending actions that have been due, and have existed, for at least `overdue_seconds`.",
+    oldest_due_seconds="How many seconds the oldest due action has existed and been due; null without due actions.",
     by_type="Number of actions by action type and status; incomplete for a status in `capped`.",
     capped="Names of the counts that were cut off at 10,000.",
 )
