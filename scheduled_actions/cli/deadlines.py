@@ -159,7 +159,7 @@ def show(project: Project, /, reference: str, *, team_id: str | None) -> None:
 @deadlines.command(short_help="Create or update a deadline by name.")
 @click.argument("target_type", metavar="TYPE")
 @click.argument("target_id", metavar="ID")
-@instant_option("--due", "at", help="Due time; without an offset, in --timezone.")
+@instant_option("--due", "at", help="Due time; without an offset, in --timezone. A day means its last second.")
 @duration_option("--in", "delay", help="Due after this delay: P30D, 24h.")
 @click.option(
     "--name",
@@ -248,7 +248,9 @@ def complete(project: Project, /, reference: str, *, at: str | None, **change: A
 
 
 @deadlines.command(short_help="Change the due time of a deadline.")
-@instant_option("--due", "at", help="Due time; without an offset, in the deadline's time zone.")
+@instant_option(
+    "--due", "at", help="Due time; without an offset, in the deadline's time zone. A day means its last second."
+)
 @duration_option("--in", "delay", help="Due after this delay: P30D, 24h.")
 @click.option(
     "--resend/--no-resend",

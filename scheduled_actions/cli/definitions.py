@@ -42,7 +42,7 @@ SCHEDULE_RESETS = {
 
 schedule_options = with_options(
     click.option("--timezone", metavar="ZONE", help="IANA time zone of the rule. [default: UTC]"),
-    instant_option("--at", help="Start time; without an offset, in the schedule's time zone."),
+    instant_option("--at", help="Start time; without an offset, in the schedule's time zone, or in --timezone."),
     duration_option("--in", "delay", help="Start after this delay: PT5M, 90s, 2h."),
     click.option(
         "--rolling/--fixed",

@@ -17,6 +17,7 @@ from scheduled_actions.core.errors import InvalidArgument
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 Moment = TypeVar("Moment", str, datetime)
+_TIME = "2026-12-01T09:00+01:00"
 _PAYLOAD_HELP = "JSON object; @FILE reads a file, - reads standard input."
 
 
@@ -78,7 +79,7 @@ def local_instant(text: str, time_of_day: time = time.min) -> datetime:
     except (InvalidArgument, ValueError, OverflowError):
         raise click.BadParameter(
             f"{_quoted(text)} is not an ISO 8601 time or day between the years 1 and 9999 in UTC, such as "
-            "2026-03-29T09:30:00+02:00 or 2026-03-29"
+            f"{_TIME} or 2026-12-01"
         ) from None
 
 
@@ -142,10 +143,22 @@ def with_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]
     return decorate
 
 
+def _time_option(
+    convert: Callable[[str], object],
+    *names: str,
+    help: str,  # noqa: A002 - as in `click.option`
+    **options: Any,  # noqa: ANN401 - those of `click.option`
+) -> Callable[[Command], Command]:
+    """Return an option whose help contains an example, before the default."""
+    text, bracket, default = help.partition(" [default")
+    shown = f"{text} Example: {_TIME}{bracket}{default}"
+    return click.option(*names, type=convert, metavar="ISO", help=shown, **options)
+
+
 #: Options for one kind of value; called as `click.option` is.
-instant_option = partial(click.option, type=instant, metavar="ISO")
-local_instant_option = partial(click.option, type=local_instant, metavar="ISO")
-last_local_instant_option = partial(click.option, type=last_local_instant, metavar="ISO")
+instant_option = partial(_time_option, instant)
+local_instant_option = partial(_time_option, local_instant)
+last_local_instant_option = partial(_time_option, last_local_instant)
 duration_option = partial(click.option, type=duration, metavar="DURATION")
 document_option = partial(click.option, type=json_document, metavar="JSON")
 

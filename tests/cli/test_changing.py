@@ -129,7 +129,7 @@ def test_an_invalid_action_is_rejected_in_one_line_and_not_scheduled(run, connec
         (["--payload", '{"password": hunter2}'], ["--payload", "line 1 column 14", "is not JSON", "@FILE"]),
         (["--payload", "NaN"], ["--payload", "is not JSON"]),
         (["--payload", "@nowhere.json"], ["--payload", "'nowhere.json' cannot be read: No such file"]),
-        ([*ANN, "--at", "tomorrow"], ["--at", "'tomorrow' is not an ISO 8601 time", "2026-03-29T09:30:00+02:00"]),
+        ([*ANN, "--at", "tomorrow"], ["--at", "'tomorrow' is not an ISO 8601 time", "2026-12-01T09:00+01:00"]),
         ([*ANN, "--at", "0001-01-01T00:00+10:00"], ["--at", "'0001-01-01T00:00+10:00' is not"]),
         ([*ANN, "--in", "soon"], ["--in", "'soon' is not a duration", "PT5M"]),
         ([*ANN, "--in", "P1M"], ["--in", "'P1M' is not a fixed duration", "PT5M"]),

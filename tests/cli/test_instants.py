@@ -84,3 +84,17 @@ def test_a_local_time_without_a_time_zone_is_refused_by_python_http_and_the_cli(
         assert f"{field}: {expected}" in refused.json["detail"]
     schedule = api("POST", "/schedules", action | {"recurrence": "daily"})
     assert f"scheduled_at: {expected}" in schedule.json["detail"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "schedule", "actions update", "actions list", "schedules create", "schedules backfill", "deadlines create",
+        "deadlines move", "deadlines complete", "deadlines acknowledge", "deadlines list", "tokens create", "calendar",
+        "preview", "simulate",
+    ],
+)  # fmt: skip
+def test_the_help_of_a_time_contains_an_example(run, command):
+    text = " ".join(run(*command.split(), "--help").stdout.split())
+
+    assert text.count("Example: 2026-12-01T09:00+01:00") == text.count(" ISO ") > 0
