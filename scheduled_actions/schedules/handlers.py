@@ -47,7 +47,7 @@ def apply(schedules: Schedules, schedule_id: UUID) -> Skip | dict[str, Any]:
         raise Fail(str(error)) from error
     with schedules.database.connection() as connection:
         # A later call, which has replaced the arguments, has its own action.
-        store.sql.run(connection, "end_request", {"schedule_id": schedule_id, "requested": row[0]})
+        store.sql.run(connection, "end_schedule_request", {"schedule_id": schedule_id, "requested": row[0]})
     return {"schedule_id": str(schedule_id)}
 
 
@@ -57,7 +57,7 @@ def _arguments(requested: str) -> dict[str, Any]:
     Raises:
         InvalidArgument: An argument is nested too deeply.
     """
-    given = cast("dict[str, Any]", json_text.decode(requested, name="requested"))
+    given = cast("dict[str, Any]", json_text.decode(requested, name="the call"))
     instants = {name: datetime.fromisoformat(given[name]) for name in ("scheduled_at", "until") if given[name]}
     return {name: value for name, value in (given | instants).items() if value is not None}
 

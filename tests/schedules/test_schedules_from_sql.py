@@ -219,7 +219,7 @@ def nested(depth):
 
 
 REFUSED = [
-    ({"payload": nested(150)}, "nested"),
+    ({"payload": nested(150)}, "the call is nested deeper than 100 levels"),
     ({"recurrence": "every blue moon"}, 'recurrence "every blue moon"'),
     ({"recurrence": "0 0 30 2 *"}, 'recurrence "0 0 30 2 *"'),
     ({"recurrence": "custom:unknown"}, "unknown"),
