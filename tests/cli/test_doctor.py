@@ -49,8 +49,8 @@ def test_every_check_of_an_installation_without_faults_is_ok(run, connection):
             "settings", "cron_secret", "admin_token", "email", "registry", "handlers", "database", "server", "defaults",
             "migrations", "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
             "refused_pings", "heartbeat", "backlog", "failed_actions", "returned_failures", "no_action", "schedules",
-            "held_up_schedules", "webhook_endpoints", "waiting_cycles", "doubled_schedules", "webhook_filters", "indexes",
-            "functions", "pooler",
+            "held_up_schedules", "webhook_endpoints", "waiting_cycles", "doubled_schedules", "webhook_filters",
+            "indexes", "functions", "pooler",
         )
     ]  # fmt: skip
     assert all(check.keys() == {"name", "status", "detail", "remedy"} for check in ran.json["checks"])
