@@ -85,7 +85,14 @@ def _codes(item: str) -> list[str]:
     span = _RANGE.fullmatch(item)
     if span is None:
         return [_code(item)]
-    first, last = (_CODES.index(_code(day)) for day in span.groups())
+    codes = [_code(day) for day in span.groups()]
+    refuse(
+        (
+            "," in "".join(codes),
+            f'"{item}" is not a range: write it from one day to another, such as monday to thursday',
+        )
+    )
+    first, last = map(_CODES.index, codes)
     return _CODES[first : last + 1] if first <= last else _CODES[first:] + _CODES[: last + 1]
 
 
