@@ -165,13 +165,13 @@ def test_a_start_outside_the_calendar_pauses_only_its_own_schedule(a_project, co
     assert status == ("paused",)
 
 
-def test_only_the_id_and_the_name_of_a_schedule_are_indexed(connection):
+def test_only_the_id_the_name_and_the_definition_of_a_schedule_are_indexed(connection):
     indexed = connection.execute(
         "select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)"
         " where i.indrelid = 'scheduled_action_schedules'::regclass"
     ).fetchall()
 
-    assert {name for (name,) in indexed} == {"id", "name"}
+    assert {name for (name,) in indexed} == {"id", "name", "definition"}
 
 
 @pytest.mark.parametrize(
