@@ -2,6 +2,7 @@
 
 HANDLERS: dict[str, str] = {
     "billing:check-renewals": "handlers.billing:check_renewals",
+    "deadline:apply": "handlers.deadline:apply_deadline",
     "deadline:miss": "handlers.deadline:mark_missed",
     "deadline:renew": "handlers.deadline:create_next",
     "email:send": "handlers.email:send_email",
@@ -17,6 +18,7 @@ HANDLERS: dict[str, str] = {
 
 OPTIONS: dict[str, dict[str, object]] = {
     "billing:check-renewals": {"description": "Remind customers of upcoming renewals", "transactional": True},
+    "deadline:apply": {"description": "Apply a deadline that SQL has requested", "max_attempts": 10},
     "deadline:miss": {"description": "Mark a deadline missed when it is due", "transactional": True},
     "deadline:renew": {"description": "Create the next deadline of a series", "transactional": True},
     "email:send": {"description": "Send one email", "max_attempts": 5, "timeout_seconds": 15},

@@ -1,7 +1,7 @@
-"""`reminder:send`, `escalation:send`, `deadline:miss`, `deadline:renew`: the actions that deadlines plan.
+"""`reminder:send`, `escalation:send`, `deadline:miss`, `deadline:renew`, `deadline:apply`: the actions of deadlines.
 
-`set_deadline` schedules them; do not schedule them yourself. Each is transactional: its notifications, the deadline's
-history and the end of the action commit together.
+`set_deadline` schedules them; do not schedule them yourself. Those of stages are transactional: their notifications,
+the deadline's history and the end of the action commit together.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduled_actions import Context, Exponential, Skip, action, runtime
-from scheduled_actions.deadlines.handlers import StagePayload, miss, renew, send_notices
+from scheduled_actions.deadlines.handlers import AppliedDeadline, StagePayload, apply, miss, renew, send_notices
 
 
 @action("reminder:send", transactional=True, max_attempts=10, description="Send a reminder of a deadline")
@@ -67,3 +67,14 @@ def create_next(payload: StagePayload, context: Context) -> Skip | dict[str, Any
     Returns `Skip` if the deadline no longer exists, or if its series has ended.
     """
     return renew(payload, context)
+
+
+@action(
+    "deadline:apply", max_attempts=10, retry=Exponential(5, 3600), description="Apply a deadline that SQL has requested"
+)
+def apply_deadline(payload: AppliedDeadline) -> Skip | dict[str, Any]:
+    """Create or update the deadline, and return `{"deadline_id"}`.
+
+    Returns `Skip` if the deadline does not exist, or if the call has been applied already.
+    """
+    return apply(runtime.current().deadlines, payload.deadline_id)

@@ -31,6 +31,7 @@ _ENTRY_POINTS = [
     "schedule_actions",
     "emit_event",
     "schedule_recurring_action",
+    "set_deadline",
     "report_fact",
     "scheduled_actions_watch",
     "scheduled_actions_unwatch",

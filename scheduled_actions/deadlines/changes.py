@@ -230,6 +230,38 @@ def update_by_name(
     return store.read(connection, before.id), "changed"
 
 
+def apply_requested(connection: Connection, deadline_id: UUID, requested: str, new: NewDeadline) -> bool:
+    """Create or update a deadline that SQL has requested; return whether these arguments were still requested.
+
+    Raises:
+        WrongDeadlineStatus: The deadline was completed or cancelled after the call.
+        InvalidArgument, RecurrenceInvalid, DeadlineUnusable, BudgetExceeded: As for `create` and `update_by_name`.
+    """
+    found = store.lock(connection, [deadline_id])
+    if not found or not store.end_request(connection, deadline_id, requested):
+        return False
+    deadline, now = found[0]
+    refuse_closed(deadline_id, deadline)
+    if deadline.definition:
+        update_by_name(connection, found[0], new)
+    else:
+        # The row only reserves the id and the name.
+        store.delete(connection, deadline_id)
+        _insert(connection, [_row(deadline_id, new, now)])
+    return True
+
+
+def refuse_requested(connection: Connection, deadline_id: UUID, reason: str) -> None:
+    """Record that a call from SQL was refused: cancel a new deadline; add an entry to the history of another one."""
+    for deadline, now in store.lock(connection, [deadline_id]):
+        if deadline.definition:
+            entry = store.history_entry("refused", now, by="deadline:apply", reason=reason)
+            store.write(connection, {deadline_id: {"entry": entry}})
+        elif deadline.is_unresolved:
+            entry = store.history_entry("cancelled", now, by="deadline:apply", reason=reason)
+            close(connection, deadline, now, entry, closed_reason=reason)
+
+
 def close(
     connection: Connection,
     deadline: Deadline,

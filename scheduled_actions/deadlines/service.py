@@ -17,7 +17,7 @@ from scheduled_actions.actions.model import UNSET, Unset
 from scheduled_actions.actions.validation import ActionValidator
 from scheduled_actions.core import checks as arguments, json_text
 from scheduled_actions.core.errors import ActionTypeForbidden, InvalidArgument, UnknownDeadline, WrongDeadlineStatus
-from scheduled_actions.core.requester import Requester, narrower, reach_of
+from scheduled_actions.core.requester import AddressReach, Requester, narrower, reach_of
 from scheduled_actions.core.wake import Wake
 from scheduled_actions.database import clock as database_clock
 from scheduled_actions.database.connection import Connection, Database, atomic
@@ -143,6 +143,27 @@ class Deadlines:
                 raise UnknownDeadline(new.name)
         announce(self.wake, connection)
         return result
+
+    def apply(self, deadline_id: UUID, requested: str, given: Mapping[str, Any]) -> bool:
+        """Create or update a deadline that SQL has requested, as `set` does; return whether it was still requested.
+
+        The deadline of a team may only use the channels that are open to teams.
+
+        Args:
+            deadline_id: The deadline.
+            requested: The arguments of the call, as stored.
+            given: The same arguments, for `set`.
+
+        Raises:
+            RequestError: As for `set`.
+            WrongDeadlineStatus: The deadline was completed or cancelled after the call.
+            DeadlineUnusable: As for `set`.
+        """
+        new = self._checked(given, None, reach=None if given.get("team_id") is None else "team")
+        with self.database.connection() as lent, lent.transaction():
+            is_requested = change.apply_requested(lent, deadline_id, requested, new)
+        announce(self.wake, None)
+        return is_requested
 
     def set_many(
         self, given: Sequence[Mapping[str, Any]], *, connection: psycopg.Connection[Any] | None = None
@@ -648,9 +669,15 @@ class Deadlines:
             return database_clock.now(lent)
 
     def _checked(
-        self, given: Mapping[str, Any], requester: Requester | None, known: MutableSet[str] | None = None
+        self,
+        given: Mapping[str, Any],
+        requester: Requester | None,
+        known: MutableSet[str] | None = None,
+        *,
+        reach: AddressReach | None = None,
     ) -> NewDeadline:
-        return self._validated(replace(new_deadline(given), reach=reach_of(requester)), requester, known=known)
+        new = replace(new_deadline(given), reach=reach or reach_of(requester))
+        return self._validated(new, requester, known=known)
 
     def _validated(
         self,
@@ -680,7 +707,7 @@ class Deadlines:
             *((f"{one.key}.to", one.to, origins[ARGUMENT_OF[one.kind]]) for one in stages if one.to),
             *((f"{one.key}.assign", one.assign, origins[ARGUMENT_OF[one.kind]]) for one in stages if one.assign),
         ]:
-            reach = reach_of(origin)
+            reach = new.reach if given is None else reach_of(origin)
             key = f"{new.team_id is None} {reach} {to!r}"
             if key not in known:
                 self.recipients.check(to, name=name, team_id=new.team_id, reach=reach)

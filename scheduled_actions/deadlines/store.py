@@ -285,6 +285,24 @@ def find_occurrence(connection: Connection, series_id: UUID, occurrence_at: date
     return None if row is None else row[0]
 
 
+def requested(connection: Connection, deadline_id: UUID) -> str | None:
+    """Return the arguments of the latest call from SQL that is not applied, as JSON text; None if there is none."""
+    row = sql.run(connection, "requested_deadline", deadline_id=deadline_id).fetchone()
+    return None if row is None else row[0]
+
+
+def end_request(connection: Connection, deadline_id: UUID, requested: str) -> bool:
+    """Clear the arguments of a call from SQL; return False if a later call has replaced them."""
+    return (
+        sql.run(connection, "end_deadline_request", deadline_id=deadline_id, requested=requested).fetchone() is not None
+    )
+
+
+def delete(connection: Connection, deadline_id: UUID) -> None:
+    """Delete a deadline."""
+    sql.run(connection, "delete_deadline", deadline_id=deadline_id)
+
+
 def prune(connection: Connection, *, retention_days: int, limit: int) -> int:
     """Delete at most `limit` deadlines that were closed more than `retention_days` ago; return their number."""
     return sql.run(connection, "prune_deadlines", retention_days=retention_days, limit=limit).rowcount

@@ -27,8 +27,8 @@ ACTION_TYPE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:\-]{0,199}")
 
 #: Types that only the package itself schedules: their payloads refer to rows that are already validated.
 INTERNAL_TYPES = frozenset({
-    "deadline:miss", "deadline:renew", "escalation:send", "maintenance:prune", "notification:send", "reminder:send",
-    "schedule:apply",
+    "deadline:apply", "deadline:miss", "deadline:renew", "escalation:send", "maintenance:prune", "notification:send",
+    "reminder:send", "schedule:apply",
 })  # fmt: skip
 
 Function = TypeVar("Function", bound="Callable[..., Any]")

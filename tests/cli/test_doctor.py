@@ -49,8 +49,8 @@ def test_every_check_of_an_installation_without_faults_is_ok(run, connection):
             "settings", "cron_secret", "admin_token", "email", "registry", "handlers", "database", "server", "defaults",
             "migrations", "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
             "refused_pings", "heartbeat", "backlog", "failed_actions", "returned_failures", "no_action", "schedules",
-            "held_up_schedules", "webhook_endpoints", "waiting_cycles", "doubled_schedules", "webhook_filters",
-            "indexes", "functions", "pooler",
+            "held_up_schedules", "deadlines", "webhook_endpoints", "waiting_cycles", "doubled_schedules",
+            "webhook_filters", "indexes", "functions", "pooler",
         )
     ]  # fmt: skip
     assert all(check.keys() == {"name", "status", "detail", "remedy"} for check in ran.json["checks"])
@@ -396,6 +396,14 @@ def test_problems_that_need_a_person_are_named(run, connection):
         " values ('from-sql', 'test:run', 'no rule', 'interval', now(), 'paused', 'schedule:apply', now()),"
         " ('by-ann', 'test:run', 'daily', 'interval', now(), 'paused', 'ann', now())"
     )
+    connection.execute(
+        "insert into scheduled_action_deadlines"
+        " (name, target_type, target_id, due_at, status, closed_at, requested)"
+        " values ('renewal', 'license', '42', now(), 'open', null, '{}'),"
+        " ('refused', 'license', '42', now(), 'cancelled', now(), '{}'),"
+        " ('refused-long-ago', 'license', '42', now(), 'cancelled', now() - interval '2 days', '{}'),"
+        " ('applied', 'license', '42', now(), 'open', null, null)"
+    )
     connection.execute("insert into webhook_endpoint_states (endpoint, disabled_at) values ('crm', now())")
     for user in ("ann", "ann", "bob"):
         connection.execute(
@@ -414,6 +422,7 @@ def test_problems_that_need_a_person_are_named(run, connection):
         "schedules": "paused after failures or a refused call from SQL: nightly, from-sql",
         "held_up_schedules": "skip every occurrence until the previous one has completed (requires_previous): import "
         f"(action {failed}, failed 2 days ago)",
+        "deadlines": "a call of set_deadline from SQL was refused or is not applied: refused, renewal",
         "webhook_endpoints": "disabled after failures: crm",
         "doubled_schedules": "equal active schedules without a name run several times: test:run",
     }

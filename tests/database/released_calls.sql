@@ -103,6 +103,27 @@ select * from schedule_recurring_action(
   created_by => 'billing');
 
 -- release: 0.1.0
+-- answers: id
+select * from set_deadline('{"type": "license", "id": "42"}', now() + interval '90 days');
+
+-- release: 0.1.0
+-- answers: id
+select * from set_deadline(
+  target => '{"type": "license", "id": "42"}',
+  due_at => now() + interval '90 days',
+  reminders => '["30 days before"]',
+  escalation => '[{"offset": "2 days after", "to": "cfo@example.org"}]',
+  auto_actions => '[{"offset": "when due", "action_type": "license:renew"}]',
+  recipients => '"ann@example.org"',
+  recurrence => 'yearly',
+  timezone => 'Europe/Berlin',
+  calendar => '{"holidays": "US"}',
+  team_id => 'acme',
+  name => 'license-42',
+  metadata => '{"source": "sql"}',
+  created_by => 'billing');
+
+-- release: 0.1.0
 -- answers: changed, has_waiters
 select * from report_fact('{"type": "invoice", "id": "42"}', 'paid', 'true');
 

@@ -69,11 +69,12 @@ def test_a_scheduler_schedules_emits_and_reports(connection, role, as_role):
         own.execute('select * from schedule_actions(\'[{"action_type": "test:run", "team_id": "red"}]\')')
         own.execute("select * from emit_event('order:paid', '8', '{}', team_id => 'red')")
         own.execute("select * from schedule_recurring_action('test:run', '{}', 'daily', team_id => 'red')")
+        own.execute("select * from set_deadline(%s, now(), team_id => 'red')", [TARGET])
         fact = own.execute("select * from report_fact(%s, 'paid', 'true', team_id => 'red')", [TARGET]).fetchone()
 
     assert rows(connection) == [
         ("test:run", "blue"), ("webhook:send", None), ("test:run", "red"), ("webhook:send", "red"),
-        ("schedule:apply", "red"),
+        ("schedule:apply", "red"), ("deadline:apply", "red"),
     ]  # fmt: skip
     assert fact == (True, False)
     assert connection.execute("select team_id, value from scheduled_action_facts").fetchall() == [("red", True)]
@@ -131,12 +132,14 @@ def test_a_scheduler_of_a_team_can_only_schedule_for_that_team(connection, role,
         own.execute("select * from schedule_actions(%s)", [Jsonb([{"action_type": "webhook:send", "payload": EVENT}])])
         own.execute("select * from emit_event('order:paid', '8', '{}')")
         own.execute("select * from schedule_recurring_action('webhook:send', %s, 'daily')", [Jsonb(EVENT)])
+        own.execute("select * from set_deadline(%s, now())", [TARGET])
         own.execute("select * from report_fact(%s, 'paid', 'true')", [TARGET])
 
         message = refused(own, "select * from schedule_action('webhook:send', team_id => 'red')")
         refused(own, 'select * from schedule_actions(\'[{"action_type": "webhook:send", "team_id": "red"}]\')')
         refused(own, "select * from emit_event('order:paid', '8', '{}', team_id => 'red')")
         refused(own, "select * from schedule_recurring_action('webhook:send', '{}', 'daily', team_id => 'red')")
+        refused(own, "select * from set_deadline(%s, now(), team_id => 'red')", parameters=[TARGET])
         refused(own, "select * from report_fact(%s, 'paid', 'true', team_id => 'red')", parameters=[TARGET])
 
     assert message == 'team_id: this role acts for the team "blue", not for "red"'
@@ -229,6 +232,29 @@ def test_for_each_rows_cannot_become_actions_that_a_scheduler_of_the_team_may_no
     assert message == (
         'action_type: "maintenance:prune" is not open to teams: its handler needs @action(open_to_teams=True)'
     )
+
+
+@pytest.mark.parametrize(
+    ("auto_action", "problem"),
+    [
+        (CLOSED, 'action_type: "maintenance:prune" is not open to teams'),
+        ({"action_type": "webhook:send", "payload": {**EVENT, "endpoint": "crm"}}, "payload.endpoint: must be the id"),
+    ],
+)
+def test_a_deadline_cannot_have_auto_actions_that_a_scheduler_of_the_team_may_not_schedule(
+    connection, role, as_role, auto_action, problem
+):
+    made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
+
+    with as_role(made.schema) as own:
+        message = refused(
+            own,
+            "select * from set_deadline(%s, now(), auto_actions => %s)",
+            parameters=[TARGET, Jsonb([{"offset": "when due", **auto_action}])],
+        )
+
+    assert message.startswith(problem)
+    assert rows(connection) == []
 
 
 def test_a_scheduler_of_a_team_can_only_deliver_to_endpoints_of_that_team(connection, role, as_role):

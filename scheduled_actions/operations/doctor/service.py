@@ -266,7 +266,7 @@ def _work(connection: Connection, *, is_missing: bool) -> Iterator[Check]:
     due, _, oldest = action_store.due(connection, overdue_seconds=0, most=project_rules.COUNTED)
     age = None if oldest is None else timedelta(seconds=oldest)
     yield project_rules.backlog(due=due, oldest=age, is_missing=is_missing)
-    failed, unhandled, failing, schedules, held_up, endpoints = store.sql.run_one(
+    failed, unhandled, failing, schedules, held_up, deadlines, endpoints = store.sql.run_one(
         connection,
         "doctor_work",
         {"most": project_rules.COUNTED, "most_results": _RESULTS_MOST, "most_names": _NAMES_MOST},
@@ -277,6 +277,7 @@ def _work(connection: Connection, *, is_missing: bool) -> Iterator[Check]:
         returned_failures=failing,
         schedules=schedules,
         held_up=[(name, action_id, status, timedelta(seconds=age)) for name, action_id, status, age in held_up],
+        deadlines=deadlines,
         endpoints=endpoints,
         cycles=list(cycles_among_waiting(connection, most=_CYCLES_MOST)),
     )

@@ -31,6 +31,7 @@ def attention(name, **facts):
         "returned_failures": (),
         "schedules": (),
         "held_up": (),
+        "deadlines": (),
         "endpoints": (),
         "cycles": (),
     }
@@ -127,6 +128,13 @@ def attention(name, **facts):
             WARNING,
             "paused after failures or a refused call from SQL: a, b, c, d, e and 2 more",
             "`scheduled-actions schedules show REF` shows why; fix the cause",
+        ),
+        (attention("deadlines", deadlines=()), OK, "every call of set_deadline from SQL is applied", None),
+        (
+            attention("deadlines", deadlines=("audit",)),
+            WARNING,
+            "a call of set_deadline from SQL was refused or is not applied: audit",
+            "`scheduled-actions deadlines show REF`",
         ),
         (attention("waiting_cycles", cycles=()), OK, "no actions wait for one another", None),
         (

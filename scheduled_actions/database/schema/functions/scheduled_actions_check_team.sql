@@ -18,6 +18,7 @@ create or replace function scheduled_actions_check_team(element jsonb, team text
       cross join lateral (
         select jsonb_path_query(s.one, '$.on_success[*]')
         union all select jsonb_path_query(s.one, '$.on_failure[*]')
+        union all select jsonb_path_query(s.one, '$.auto_actions[*]')
         union all select jsonb_path_query(s.one, '$.condition.**.on_timeout[*]')
         -- Each row becomes an action of the payload's type, with its options as further arguments.
         union all select jsonb_path_query(s.one, '$ ? (@.action_type == "for_each:run").payload')

@@ -45,7 +45,7 @@ create or replace function scheduled_actions_create_access_schema(team text) ret
       from pg_proc p
       where p.pronamespace = quote_ident(home)::regnamespace
         and p.proname in (
-          'schedule_action', 'schedule_actions', 'schedule_recurring_action', 'emit_event', 'report_fact',
+          'schedule_action', 'schedule_actions', 'schedule_recurring_action', 'set_deadline', 'emit_event', 'report_fact',
           'scheduled_actions_now')
     loop
       if entry.name = 'emit_event' then

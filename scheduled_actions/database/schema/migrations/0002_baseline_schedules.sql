@@ -218,6 +218,9 @@ create table scheduled_action_deadlines (
   metadata jsonb,
   -- The arguments as given: repeating the same call changes nothing. Changed by an edit.
   definition jsonb not null default '{}',
+  -- The arguments of a call of the SQL function set_deadline that is not applied yet, or was refused; null: none. Set by a
+  -- call, cleared when it has been applied.
+  requested jsonb,
   -- The events of the deadline: the first 5 and the last 45 entries.
   history jsonb not null default '[]',
   -- Who created it. Never changes.
@@ -270,6 +273,7 @@ create index scheduled_action_deadlines_target on scheduled_action_deadlines (ta
 create index scheduled_action_deadlines_by_name on scheduled_action_deadlines (name) where name is not null;
 -- Pruning deletes the deadlines that were closed first.
 create index scheduled_action_deadlines_closed on scheduled_action_deadlines (closed_at) where closed_at is not null;
+create index scheduled_action_deadlines_requested on scheduled_action_deadlines (id) where requested is not null;
 -- For the calendar and the lists of one user.
 create index scheduled_action_deadlines_recipients on scheduled_action_deadlines using gin (recipients jsonb_path_ops);
 -- For lists of deadlines: the newest first, by team or by status; and by due instant, also within a team.

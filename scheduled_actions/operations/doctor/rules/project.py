@@ -221,6 +221,7 @@ def attention(
     returned_failures: Sequence[str],
     schedules: Sequence[str],
     held_up: Sequence[tuple[str, str, str, timedelta]],
+    deadlines: Sequence[str],
     endpoints: Sequence[str],
     cycles: Sequence[Sequence[UUID]],
 ) -> list[Check]:
@@ -233,6 +234,7 @@ def attention(
         schedules: Names of the schedules that were paused after failures, or because a call from SQL was refused.
         held_up: Schedules with `requires_previous` whose previous occurrence failed or was cancelled: the name of the
             schedule, the id and the status of that action, and how long ago it ended.
+        deadlines: Names of the deadlines with a call from SQL that was refused, or that no tick has applied yet.
         endpoints: Ids of the webhook endpoints that were disabled after failures.
         cycles: Actions that wait for one another, so that none of them ever runs.
     """
@@ -298,6 +300,16 @@ def attention(
                 "fix the cause, then run `scheduled-actions actions retry ID` for that action",
             ),
             ok="no schedule waits for a failed occurrence",
+        ),
+        first_problem(
+            "deadlines",
+            (
+                deadlines,
+                WARNING,
+                f"a call of set_deadline from SQL was refused or is not applied: {listed(deadlines, most=_NAMES_MOST)}",
+                "`scheduled-actions deadlines show REF` has the reason in its history; call the function again",
+            ),
+            ok="every call of set_deadline from SQL is applied",
         ),
         first_problem(
             "webhook_endpoints",

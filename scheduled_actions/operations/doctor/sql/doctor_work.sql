@@ -2,7 +2,8 @@
 -- types without a handler, types of which one of the latest `most_results` actions of the last day completed with a
 -- result that only reports a failure (as the rule `reports_failure` defines it), schedules paused after failures or because a
 -- call from SQL was refused, those whose occurrences are skipped because the previous one failed or was cancelled, with
--- that action and its age in seconds, and webhook endpoints disabled after failures (the latest `most_names`).
+-- that action and its age in seconds, deadlines with a call from SQL that is not applied yet or was refused (a new one:
+-- within the last day), and webhook endpoints disabled after failures (the latest `most_names`).
 select
   (
     select count(*)
@@ -60,6 +61,14 @@ select
     ) p
     where s.status = 'active' and p.status in ('failed', 'cancelled')
     order by p.updated_at desc
+    limit %(most_names)s
+  ),
+  array(
+    select coalesce(d.name, d.id::text)
+    from scheduled_action_deadlines d
+    where d.requested is not null
+      and (d.closed_at is null or d.closed_at > scheduled_actions_now() - interval '1 day')
+    order by d.id desc
     limit %(most_names)s
   ),
   array(

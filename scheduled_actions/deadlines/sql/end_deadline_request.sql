@@ -1,0 +1,5 @@
+-- The call from SQL with these arguments is not requested any more; a later call is kept. Returns the id if it was.
+update scheduled_action_deadlines d
+set requested = null
+where d.id = %(deadline_id)s and d.requested = %(requested)s::jsonb
+returning d.id
