@@ -83,6 +83,7 @@ select * from schedule_recurring_action(
   catch_up_limit => 3,
   catch_up_seconds => 86400,
   overlap => 'queue',
+  requires_previous => true,
   pause_after_failures => 3,
   skip => '{"weekends": true}',
   jitter_seconds => 5,

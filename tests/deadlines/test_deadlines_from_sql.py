@@ -147,11 +147,11 @@ def test_a_call_after_the_deadline_was_completed_creates_another_one(project, co
 
 REFUSED = [
     ({"reminders": BAD}, "reminders[0].offset"),
-    ({"reminders": [5]}, "reminders[0]"),
+    ({"reminders": [True]}, "reminders[0]"),
     ({"recurrence": "every blue moon", "due_at": None}, "every blue moon"),
     ({"timezone": "Europe/Atlantis"}, "timezone: 'Europe/Atlantis' is not an IANA time zone"),
     ({"calendar": {"holidays": "Atlantis"}}, "Atlantis"),
-    ({"recipients": "resolver:nobody"}, "nobody"),
+    ({"recipients": "resolver:missing"}, "missing"),
     ({"auto_actions": [{"offset": "when due", "action_type": "no:type"}]}, "no:type"),
 ]
 

@@ -78,10 +78,10 @@ def occurrences(connection, schedule_id):
 
 COLUMNS = (
     "recurrence, kind, timezone, anchor_at, recurrence_type, misfire, misfire_grace_seconds, catch_up_limit,"
-    " catch_up_seconds, overlap, skip, jitter_seconds, until, remaining, pause_after_failures, priority, max_attempts,"
-    " retry, lock_group, lock_group_blocks, target_type, target_id, user_id, metadata, condition, on_success,"
-    " on_failure, status, status_reason, status_by, next_occurrence_at, definition - 'name', payload, team_id,"
-    " is_declared, created_by, requested"
+    " catch_up_seconds, overlap, requires_previous, skip, jitter_seconds, until, remaining, pause_after_failures,"
+    " priority, max_attempts, retry, lock_group, lock_group_blocks, target_type, target_id, user_id, metadata,"
+    " condition, on_success, on_failure, status, status_reason, status_by, next_occurrence_at, definition - 'name',"
+    " payload, team_id, is_declared, created_by, requested"
 )
 START = datetime(2026, 3, 5, 9, 0, tzinfo=UTC)
 
@@ -93,7 +93,7 @@ START = datetime(2026, 3, 5, 9, 0, tzinfo=UTC)
         {
             "scheduled_at": START, "timezone": "Europe/Berlin", "recurrence_type": "fixed", "misfire": "catch_up",
             "misfire_grace_seconds": 5.0, "catch_up_limit": 3, "catch_up_seconds": 60.0, "overlap": "queue",
-            "pause_after_failures": 2, "skip": {"weekends": True}, "jitter_seconds": 1.5,
+            "requires_previous": True, "pause_after_failures": 2, "skip": {"weekends": True}, "jitter_seconds": 1.5,
             "until": START + timedelta(days=90), "remaining": 5, "team_id": "blue", "priority": -3, "max_attempts": 2,
             "retry": [5, 10], "lock_group": "reports", "lock_group_blocks": True,
             "target": {"type": "customer", "id": "ada"}, "user_id": "ada", "metadata": {"a": None},
@@ -423,7 +423,7 @@ INVALID = [
     ("scheduled_at => 'infinity'", "scheduled_at: must be a finite instant"),
     ("scheduled_at => '10000-01-01Z'", "scheduled_at: 10000-01-01 "),
     ("until => 'infinity'", "until: infinity is not in the years 1 to 9999"),
-    ("timezone => null", "timezone: must have 1 to 255 characters"),
+    ("timezone => ''", "timezone: must have 1 to 255 characters"),
     ("name => ''", "name: must have 1 to 200 characters"),
     ("name => '0197a000-0000-7000-8000-000000000001'", "name: 0197a000-0000-7000-8000-000000000001 is a UUID"),
     ("recurrence_type => 'rolled'", "recurrence_type: 'rolled' is not fixed or rolling"),

@@ -6,7 +6,7 @@ create or replace function schedule_recurring_action(
   payload jsonb,
   recurrence text,
   scheduled_at timestamptz default null,
-  timezone text default 'UTC',
+  timezone text default null,
   name text default null,
   recurrence_type text default 'fixed',
   misfire text default 'fire_once',
@@ -14,6 +14,7 @@ create or replace function schedule_recurring_action(
   catch_up_limit integer default null,
   catch_up_seconds double precision default null,
   overlap text default 'skip',
+  requires_previous boolean default false,
   pause_after_failures integer default null,
   skip jsonb default null,
   jitter_seconds double precision default null,
@@ -49,7 +50,7 @@ create or replace function schedule_recurring_action(
         when scheduled_at <> scheduled_actions_clamp_instant(scheduled_at)
           then format('scheduled_at: %s is not in the years 1 to 9999', scheduled_at)
         when until <> scheduled_actions_clamp_instant(until) then format('until: %s is not in the years 1 to 9999', until)
-        when timezone is null or length(timezone) not between 1 and 255 then 'timezone: must have 1 to 255 characters'
+        when length(timezone) not between 1 and 255 then 'timezone: must have 1 to 255 characters'
         when length(name) not between 1 and 200 then 'name: must have 1 to 200 characters'
         when name ~* '^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$'
           then format('name: %s is a UUID and would be read as an id: choose another name', name)
@@ -85,7 +86,8 @@ create or replace function schedule_recurring_action(
         'action_type', action_type, 'payload', payload, 'recurrence', recurrence, 'scheduled_at', scheduled_at,
         'timezone', timezone, 'name', name, 'recurrence_type', recurrence_type, 'misfire', misfire,
         'misfire_grace_seconds', misfire_grace_seconds, 'catch_up_limit', catch_up_limit,
-        'catch_up_seconds', catch_up_seconds, 'overlap', overlap, 'pause_after_failures', pause_after_failures,
+        'catch_up_seconds', catch_up_seconds, 'overlap', overlap, 'requires_previous', requires_previous,
+        'pause_after_failures', pause_after_failures,
         'skip', skip, 'jitter_seconds', jitter_seconds, 'until', until, 'remaining', remaining, 'team_id', team_id,
         'priority', priority, 'max_attempts', max_attempts, 'retry', retry, 'lock_group', lock_group)
       || jsonb_build_object(

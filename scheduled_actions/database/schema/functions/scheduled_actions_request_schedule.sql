@@ -11,8 +11,8 @@ create or replace function scheduled_actions_request_schedule(request jsonb) ret
     )
     values (
       request ->> 'name', request ->> 'action_type', request -> 'payload', request ->> 'team_id', request ->> 'recurrence',
-      'interval', request ->> 'timezone', coalesce((request ->> 'scheduled_at')::timestamptz, scheduled_actions_now()),
-      request ->> 'created_by', request
+      'interval', coalesce(request ->> 'timezone', 'UTC'),
+      coalesce((request ->> 'scheduled_at')::timestamptz, scheduled_actions_now()), request ->> 'created_by', request
     )
     on conflict (name, coalesce(team_id, '')) where name is not null
     do update set requested = excluded.requested, updated_at = scheduled_actions_now()
