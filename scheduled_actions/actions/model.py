@@ -142,7 +142,7 @@ def check_max_attempts(value: int | None) -> int | None:
     return checks.check_integer("max_attempts", value, least=1, most=MAX_ATTEMPTS_LIMIT)
 
 
-def _scheduled_at(value: datetime | timedelta, given: Mapping[str, Any]) -> dict[str, Any]:
+def _scheduled_at(value: datetime | date | str | timedelta, given: Mapping[str, Any]) -> dict[str, Any]:
     at, delay = checks.check_scheduled_at(value, timezone=given.get("timezone"))
     return {"scheduled_at": at} if delay is None else {"delay": delay.total_seconds()}
 

@@ -195,7 +195,7 @@ def move_deadline(
 
 @suggests_keywords
 def move_deadlines(
-    moves: Mapping[UUID | str, datetime | timedelta],
+    moves: Mapping[UUID | str, datetime | date | str | timedelta],
     *,
     resend: bool | None = None,
     by: str | None = None,

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -253,7 +253,7 @@ class Context:
         action_type: str,
         payload: Any,  # noqa: ANN401 - any model
         *,
-        scheduled_at: datetime | timedelta | None = None,
+        scheduled_at: datetime | date | str | timedelta | None = None,
         timezone: str | None = None,
         team_id: str | None = None,
         priority: int = 0,

@@ -158,9 +158,11 @@ class Person:
     timezone: str | None = None
     #: `20:00-08:00` in that time zone; None: the quiet hours of the settings; an empty string: no quiet hours.
     quiet_hours: str | None = None
-    #: The start of an absence, aware. None: if `away_until` is set, the absence has already started.
+    #: The start of an absence. None: if `away_until` is set, the absence has already started. Can be given as a
+    #: datetime, a date or an ISO 8601 string; without an offset, it is in the person's time zone.
     away_from: datetime | None = None
-    #: The end of an absence, aware. None: if `away_from` is set, the end is unknown.
+    #: The end of an absence, in the same forms, but a day means its last second. None: if `away_from` is set, the end
+    #: is unknown.
     away_until: datetime | None = None
     #: Who is notified during the absence: a person, an address, or `resolver:name`; None: no deputy.
     deputy: "Person | str | None" = None
