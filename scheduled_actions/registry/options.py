@@ -7,7 +7,6 @@ from typing import Any
 
 from scheduled_actions.core import json_text
 from scheduled_actions.core.action import PAYLOAD_LIMIT
-from scheduled_actions.core.checks import check_end
 from scheduled_actions.core.errors import InvalidArgument, RequestError
 from scheduled_actions.core.errors.families import short, short_name, short_text
 from scheduled_actions.core.messages import argument_hint
@@ -96,6 +95,8 @@ def validate_recurrence(given: object) -> str | dict[str, Any]:
             kind = f"is of type {type(value).__name__}, not {expected}" if dict in types else None
             raise InvalidArgument(f"recurrence.{key}", None if kind else value, expected, problem=kind)
     if "until" in kept:
+        from scheduled_actions.core.checks import check_end  # noqa: PLC0415 - an idle tick does without
+
         check_end("recurrence.until", kept["until"], timezone=kept.get("timezone"))
     return copy.deepcopy(kept)
 

@@ -58,7 +58,7 @@ def test_update_changes_given_options_and_removes_reset_ones(run, create):
 
 
 def test_create_with_an_existing_name_prints_what_it_changed(run):
-    usual = ("deadlines", "create", "license", "42", "--due", DUE, "--name", "renewal")
+    usual = ("deadlines", "create", "license", "42", "--due", f"{DUE}Z", "--name", "renewal")
     first = run(*usual, "--recipient", "ann@example")
     again = run(*usual, "--recipient", "ann@example")
     changed = run(*usual, "--recipient", "ann@example.org", "--reminder", "60 days before")

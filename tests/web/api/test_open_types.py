@@ -60,7 +60,8 @@ BASES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/deadlines/{id}/preview"): AUTO,
     ("POST", "/local-actions"): {**NEW, "local_time": "09:00", "users": [{"user_id": "ann"}]},
 }
-#: Fields with data, and operations whose type is only a filter: they start no action.
+#: Fields with data, conditions of the stages of deadlines, and operations whose type is only a filter: they start no
+#: action.
 DATA = {"metadata", "recipients", "to", "assign", "deputy", "$and", "$or", "$not", "headers", "moves"}
 FILTERS = {("POST", f"/actions/{change}") for change in ("retry", "cancel", "delete")} | {("POST", "/calendar/feeds")}
 
@@ -100,7 +101,9 @@ def action_fields() -> list[tuple[str, str, tuple]]:
                 continue
             for field in sorted(set(free_fields(body, described["components"]["schemas"])), key=str):
                 name = next(part for part in reversed(field) if part != 0)
-                if name not in DATA and not (name == "action_type" and where in FILTERS):
+                is_condition_of_stage = name == "condition" and path.startswith("/api/v1/deadlines")
+                is_filter = name == "action_type" and where in FILTERS
+                if name not in DATA and not is_condition_of_stage and not is_filter:
                     found.append((*where, field))
     return found
 
