@@ -170,17 +170,17 @@ def _prepare(
     handler = validator.payloads.handler(options["action_type"], requester=requester)
     left_out = {key} if handler.payload.forbids(key) else set()
     for row in rows:
+        row_key = "" if row[key] is None else str(row[key])
         try:
             budget.spend(_ROW_STEPS + (shared + len(str(row))) // _CHARACTERS_A_STEP)
         except BudgetExceeded:
             return prepared, refused, True
         try:
-            row_key = "" if row[key] is None else str(row[key])
             if 1 <= len(row_key) <= _KEY_LENGTH:
                 payload = {column: value for column, value in row.items() if column not in left_out}
                 prepared[row_key] = validator.row({**options, "payload": payload}, requester=requester)
             else:
                 refused.append(f"the key in column {key} must have 1 to {_KEY_LENGTH} characters")
         except RequestError as error:
-            refused.append(str(error))
+            refused.append(f"{key} {short(row_key)}: {error}")
     return prepared, refused, False

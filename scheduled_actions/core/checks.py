@@ -77,6 +77,11 @@ def check_scheduled_at(
         check_timezone(timezone)
     if moment is None:
         return None, None
+    if not isinstance(moment, date | str | timedelta):
+        expected = (
+            f"a datetime, a date, an ISO 8601 string such as {_EXAMPLES}, or a timedelta such as timedelta(hours=1)"
+        )
+        raise InvalidArgument(name, moment, expected)
     if not isinstance(moment, timedelta):
         return _instant(name, moment, timezone, time_of_day), None
     if not timedelta(0) <= moment <= _LONGEST_DELAY:
@@ -234,7 +239,7 @@ def target_text(value: Mapping[str, str] | None) -> str | None:
     if value is not None and not (
         isinstance(value, dict) and set(value) == {"type", "id"} and all(isinstance(one, str) for one in value.values())
     ):
-        raise InvalidArgument("target", value, 'an object such as {"type": "invoice", "id": "42"}')
+        raise InvalidArgument("target", value, 'an object such as {"type": "invoice", "id": "42"}, with strings')
     return document_text("target", value)
 
 

@@ -70,7 +70,7 @@ def registry_error(*, problem: str) -> RegistryInvalid:
 
 def folder_missing(project: Path) -> RegistryInvalid:
     """Return the error for a directory without handlers, which is usually not the project that the caller means."""
-    remedy = "create it, or run the command in the project's directory"
+    remedy = "create it, run the command in the project's directory, or set SCHEDULED_ACTIONS_PROJECT"
     return RegistryInvalid(f"{HANDLERS}/", f"there is no such folder in {project}: {remedy}")
 
 

@@ -186,6 +186,15 @@ def test_an_invalid_row_is_reported_and_does_not_affect_others(make_project, pro
     }  # fmt: skip
 
 
+def test_the_reason_for_a_refused_row_names_its_key(project, connection):
+    put_carts(connection, "ann")
+
+    result = run_once(project, connection, action_type="owner:remind")["result"]
+
+    (reason,) = result["reasons"]
+    assert reason.startswith("cart '0': payload of \"owner:remind\": touched: ")
+
+
 @pytest.mark.parametrize(
     ("payload", "message"),
     [

@@ -154,7 +154,7 @@ REJECTED = [
     ({"scheduled_at": -SECOND}, InvalidArgument, "between zero and a hundred years"),
     ({"scheduled_at": timedelta(days=99999)}, InvalidArgument, "between zero and a hundred years"),
     ({"scheduled_at": "tomorrow"}, InvalidArgument, "'tomorrow' is not an ISO 8601 time or day"),
-    ({"scheduled_at": 1772582400}, InvalidArgument, "1772582400 is not a datetime, a date or an ISO 8601 string"),
+    ({"scheduled_at": 1772582400}, InvalidArgument, "1772582400 is not a datetime, a date, an ISO 8601 string such as"),
     (
         {"scheduled_at": datetime.max.replace(tzinfo=timezone(-timedelta(hours=9)))},
         InvalidArgument,

@@ -309,7 +309,9 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
 
 
 def test_a_project_without_a_handlers_folder_is_rejected_with_a_remedy(tmp_path):
-    with pytest.raises(RegistryInvalid, match=r"there is no such folder in .*: create it, or run the command in"):
+    with pytest.raises(
+        RegistryInvalid, match=r"there is no such folder in .*: create it, run .*, or set SCHEDULED_ACTIONS_PROJECT"
+    ):
         registry_build.build(tmp_path)
 
 

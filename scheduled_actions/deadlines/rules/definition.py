@@ -134,7 +134,7 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
             raise InvalidArgument("argument", argument, f"an argument of set_deadline; {hint}")
     target = given.get("target")
     if arguments.target_text(target) is None or target is None:
-        raise InvalidArgument("target", target, 'an object such as {"type": "license", "id": "42"}')
+        raise InvalidArgument("target", target, 'an object such as {"type": "license", "id": "42"}, with strings')
     timezone = given.get("timezone") or None
     recurrence = arguments.check_recurrence("recurrence", given.get("recurrence"))
     if given.get("due_at") is None and recurrence is None:
