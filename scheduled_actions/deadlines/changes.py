@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from scheduled_actions.core.errors import (
+    DeadlineNotApplied,
     DeadlineUnusable,
     InvalidArgument,
     RecurrenceInvalid,
@@ -50,12 +51,15 @@ def refuse_closed(reference: object, deadline: Deadline, *statuses: str) -> None
     Raises:
         WrongDeadlineStatus: The deadline has another status.
         DeadlineUnusable: The stored row is invalid; writing it back would lose the invalid values.
+        DeadlineNotApplied: SQL has reserved the deadline, and no tick has applied the call.
     """
     allowed = statuses or ("open", "missed")
     if deadline.status not in allowed:
         raise WrongDeadlineStatus(reference, deadline.status, " and ".join(allowed))
     if deadline.problem is not None:
         raise DeadlineUnusable(reference, deadline.problem)
+    if deadline.is_reserved:
+        raise DeadlineNotApplied(reference)
 
 
 def create(connection: Connection, checked: Sequence[NewDeadline]) -> list[UUID]:
@@ -194,7 +198,8 @@ def update_by_name(
 ) -> tuple[Deadline, SetOutcome]:
     """Update a locked deadline with the arguments of a later `set_deadline` call for its name; return the deadline.
 
-    Arguments equal to the stored ones change nothing. A single deadline is moved, even if its due instant is the same.
+    A row that only reserves the id and the name for a call from SQL is replaced. Arguments equal to the stored ones
+    change nothing. A single deadline is moved, even if its due instant is the same.
 
     Raises:
         InvalidArgument: The arguments turn a single deadline into a series, end a series, or change the `due_at` of a
@@ -204,6 +209,10 @@ def update_by_name(
         BudgetExceeded: Planning the stages takes too many steps.
     """
     before, now = found
+    if before.is_reserved:
+        store.delete(connection, before.id)
+        _insert(connection, [_row(before.id, new, now)])
+        return store.read(connection, before.id), "created"
     definition = new.definition
     # The reach is not compared: unchanged addresses keep the reach of the call that first gave them.
     if before.problem is None and {**before.definition, "reach": None} == {**definition, "reach": None}:
@@ -240,21 +249,22 @@ def apply_requested(connection: Connection, deadline_id: UUID, requested: str, n
     found = store.lock(connection, [deadline_id])
     if not found or not store.end_request(connection, deadline_id, requested):
         return False
-    deadline, now = found[0]
-    refuse_closed(deadline_id, deadline)
-    if deadline.definition:
-        update_by_name(connection, found[0], new)
-    else:
-        # The row only reserves the id and the name.
-        store.delete(connection, deadline_id)
-        _insert(connection, [_row(deadline_id, new, now)])
+    deadline = found[0].deadline
+    if not deadline.is_unresolved:
+        raise WrongDeadlineStatus(deadline_id, deadline.status, "open and missed")
+    update_by_name(connection, found[0], new)
     return True
 
 
-def refuse_requested(connection: Connection, deadline_id: UUID, reason: str) -> None:
-    """Record that a call from SQL was refused: cancel a new deadline; add an entry to the history of another one."""
+def refuse_requested(connection: Connection, deadline_id: UUID, requested: str, reason: str) -> None:
+    """Record that a call from SQL was refused: cancel a new deadline; add an entry to the history of another one.
+
+    If these arguments are not requested any more, because of a later call, nothing is changed.
+    """
     for deadline, now in store.lock(connection, [deadline_id]):
-        if deadline.definition:
+        if store.requested(connection, deadline_id) != requested:
+            return
+        if not deadline.is_reserved:
             entry = store.history_entry("refused", now, by="deadline:apply", reason=reason)
             store.write(connection, {deadline_id: {"entry": entry}})
         elif deadline.is_unresolved:

@@ -154,7 +154,7 @@ def apply(deadlines: "Deadlines", deadline_id: UUID) -> Skip | dict[str, Any]:
     except (RequestError, StateConflict) as error:
         with deadlines.database.connection() as connection, connection.transaction():
             reason = settlement.clean(f"set_deadline from SQL was refused: {error}")
-            refuse_requested(connection, deadline_id, reason)
+            refuse_requested(connection, deadline_id, requested, reason)
         raise Fail(str(error)) from error
     return {"deadline_id": str(deadline_id)} if is_applied else Skip("a later call has replaced this one")
 

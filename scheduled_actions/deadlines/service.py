@@ -16,7 +16,13 @@ import psycopg
 from scheduled_actions.actions.model import UNSET, Unset
 from scheduled_actions.actions.validation import ActionValidator
 from scheduled_actions.core import checks as arguments, json_text
-from scheduled_actions.core.errors import ActionTypeForbidden, InvalidArgument, UnknownDeadline, WrongDeadlineStatus
+from scheduled_actions.core.errors import (
+    ActionTypeForbidden,
+    DeadlineNotApplied,
+    InvalidArgument,
+    UnknownDeadline,
+    WrongDeadlineStatus,
+)
 from scheduled_actions.core.requester import AddressReach, Requester, narrower, reach_of
 from scheduled_actions.core.wake import Wake
 from scheduled_actions.database import clock as database_clock
@@ -134,6 +140,8 @@ class Deadlines:
             result: tuple[Deadline, SetOutcome]
             for _ in range(2):
                 if (found := _lock_by_name(lent, new)) is not None:
+                    # This call is newer than a call from SQL that is not applied yet.
+                    store.end_request(lent, found.deadline.id)
                     result = change.update_by_name(lent, found, new)
                     break
                 if created := change.create(lent, [new]):
@@ -500,6 +508,7 @@ class Deadlines:
         Raises:
             UnknownDeadline: No deadline has that id or name (in that team).
             WrongDeadlineStatus: The deadline is cancelled.
+            DeadlineNotApplied: SQL has reserved the deadline, and no tick has applied the call.
             InvalidArgument: `at` is invalid or in the future.
             BudgetExceeded: The deadline is paused, and counting its working time takes too many steps.
         """
@@ -509,6 +518,8 @@ class Deadlines:
                 return deadline
             if deadline.status == "cancelled":
                 raise WrongDeadlineStatus(reference, deadline.status, "open and missed")
+            if deadline.is_reserved:
+                raise DeadlineNotApplied(reference)
             closed_at = done_at or now
             if closed_at > now:
                 raise InvalidArgument("at", at, problem=f"must not be in the future: {closed_at.isoformat()}")

@@ -9,7 +9,7 @@ from scheduled_actions.recurrence.model import COUNT_MOST
 from scheduled_actions.recurrence.phrases import Malformed, quoted, refuse
 
 _RULE = re.compile(r"r-?[0-9]*/")
-_PARTS = re.compile(r"R(?P<count>[0-9]*)/(?:(?P<start>[^/]*)/)?(?P<length>[^/]*)")
+_PARTS = re.compile(r"R(?P<count>[0-9]*)/(?:(?P<start>[^/]*)/)?(?P<length>[^/ ]*)")
 _FORM = "write the start and a duration, such as R5/2026-12-01T09:00:00Z/P1D"
 _SECOND = 1_000_000
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core import json_text
 from scheduled_actions.core.errors import RequestError
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.registry.handler import Fail, Skip
 from scheduled_actions.schedules import store
 from scheduled_actions.schedules.model import APPLY
@@ -37,13 +38,13 @@ def apply(schedules: Schedules, schedule_id: UUID) -> Skip | dict[str, Any]:
         FunctionTimedOut: A project function of the rule exceeded its time limit.
     """
     with schedules.database.connection() as connection:
-        row = store.sql.run(connection, "requested_schedule", {"schedule_id": schedule_id}).fetchone()
+        row = _requested(connection, schedule_id)
     if row is None:
         return Skip("the schedule was deleted, or the call has been applied already")
     try:
         schedules.upsert(schedule_id=schedule_id, **_arguments(row[0]))
     except RequestError as error:
-        _pause(schedules, schedule_id, str(error))
+        _pause(schedules, schedule_id, row[0], str(error))
         raise Fail(str(error)) from error
     with schedules.database.connection() as connection:
         # A later call, which has replaced the arguments, has its own action.
@@ -62,12 +63,22 @@ def _arguments(requested: str) -> dict[str, Any]:
     return {name: value for name, value in (given | instants).items() if value is not None}
 
 
-def _pause(schedules: Schedules, schedule_id: UUID, problem: str) -> None:
-    """Pause a schedule because a call was refused; one that has ended, or that a person paused, is not changed."""
+def _requested(connection: Connection, schedule_id: UUID) -> tuple[str] | None:
+    """Return the arguments of the latest call that is not applied, as JSON text; None if there is none."""
+    return store.sql.run(connection, "requested_schedule", {"schedule_id": schedule_id}).fetchone()
+
+
+def _pause(schedules: Schedules, schedule_id: UUID, requested: str, problem: str) -> None:
+    """Pause a schedule because a call was refused.
+
+    A schedule with valid arguments that has ended, or that a person paused, is not changed. If these arguments are not
+    requested any more, because of a later call, nothing is changed.
+    """
     reason = settlement.clean(f"schedule_recurring_action from SQL was refused: {problem}")
     with schedules.database.connection() as connection, connection.transaction():
         for schedule, _ in store.lock(connection, [schedule_id]):
-            if schedule.status == "active" or schedule.is_refused:
+            is_current = _requested(connection, schedule_id) == (requested,)
+            if is_current and (schedule.status == "active" or schedule.is_refused or not schedule.definition):
                 store.drop_planned(connection, schedule_id)
                 store.advance(
                     connection, [store.ScheduleUpdate(schedule_id, status="paused", reason=reason, status_by=APPLY)]

@@ -10,7 +10,7 @@ import psycopg
 
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.action import Scheduled, Status
-from scheduled_actions.core.errors import InvalidArgument, NothingPlanned, ScheduleEnded, ScheduleRefused
+from scheduled_actions.core.errors import InvalidArgument, NothingPlanned, ScheduleEnded
 from scheduled_actions.core.errors.families import short
 from scheduled_actions.database.connection import Connection, atomic
 from scheduled_actions.database.transactions import announce, borrowed_connection
@@ -81,7 +81,7 @@ def resume(
     Raises:
         UnknownSchedule: No schedule has this id or name (in that team).
         ScheduleEnded: The schedule has ended, or its rule has no further occurrence.
-        ScheduleRefused: The call from SQL that would have created the schedule was refused.
+        ScheduleNotApplied: The call from SQL that would have created the schedule was refused or is not applied yet.
         InvalidArgument: `by` is not a string.
     """
     with borrowed_connection(schedules.database, connection) as borrowed, atomic(borrowed):
@@ -90,8 +90,7 @@ def resume(
             raise ScheduleEnded(reference, schedule.status_reason)
         if schedule.status == "active":
             return schedule
-        if schedule.is_refused and not schedule.definition:
-            raise ScheduleRefused(reference, schedule.status_reason)
+        schedule.refuse_unapplied(reference)
         by = arguments.check_text("by", by)
         store.advance(borrowed, [store.ScheduleUpdate(schedule.id, status="active", status_by=by, failures=0)])
         # A rolling schedule whose run outlasted the pause continues from the end of that run.

@@ -194,8 +194,14 @@ class Schedules:
             and found.schedule.is_declared == is_declared
             and not found.schedule.is_refused
         ):
+            if schedule_id is None and not is_declared:
+                # This call is newer than a call from SQL that is not applied yet.
+                store.sql.run(connection, "end_schedule_request", {"schedule_id": found.schedule.id, "requested": None})
             return found.schedule, "unchanged"
-        return self._change(connection, found, wanted, payload, is_declared=is_declared), "changed"
+        changed = self._change(
+            connection, found, wanted, payload, is_declared=is_declared, keeps_request=schedule_id is not None
+        )
+        return changed, "changed"
 
     def update(
         self,
@@ -225,6 +231,7 @@ class Schedules:
 
         Raises:
             UnknownSchedule: No schedule has this id or name (in that team).
+            ScheduleNotApplied: SQL has reserved the schedule, and its arguments are not applied.
             ActionTypeForbidden: The requester may not use this payload or these follow-ups.
             RequestError: A new value is invalid; nothing was changed.
             FunctionTimedOut: A project function of the rule exceeded its time limit; nothing was changed.
@@ -232,10 +239,12 @@ class Schedules:
         if changes.get("recurrence") or changes.get("skip"):
             with borrowed_connection(self.database, connection) as borrowed:
                 before = self.read(borrowed, reference, team_id).schedule
+            before.refuse_unapplied(reference)
             self._try_functions(self._redefined(before, changes, requester))
         with borrowed_connection(self.database, connection) as borrowed, atomic(borrowed):
             found = self.read(borrowed, reference, team_id, locked=True)
             schedule = found.schedule
+            schedule.refuse_unapplied(reference)
             definition = self._redefined(schedule, changes, requester)
             text = None
             if payload is not None:
@@ -254,8 +263,12 @@ class Schedules:
         payload: str | None,
         *,
         is_declared: bool,
+        keeps_request: bool = False,
     ) -> Schedule:
-        """Write a new definition, and replan the occurrence if the definition affects it."""
+        """Write a new definition, and replan the occurrence if the definition affects it.
+
+        A call from SQL that is not applied yet is older, and is dropped unless `keeps_request`.
+        """
         schedule, now = found
         if definition.get("action_type", schedule.action_type) != schedule.action_type:
             raise InvalidArgument(
@@ -275,7 +288,11 @@ class Schedules:
         if before.get("remaining") == definition.get("remaining"):
             values["remaining"] = schedule.remaining
         try:
-            store.sql.run(connection, "write_schedule", {**values, "schedule_id": schedule.id})
+            store.sql.run(
+                connection,
+                "write_schedule",
+                {**values, "schedule_id": schedule.id, "keeps_request": keeps_request},
+            )
         except psycopg.errors.UniqueViolation:
             raise InvalidArgument(
                 "name", problem=f"{definition.get('name')!r} is already the name of another schedule"

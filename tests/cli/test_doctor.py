@@ -397,12 +397,18 @@ def test_problems_that_need_a_person_are_named(run, connection):
         " ('by-ann', 'test:run', 'daily', 'interval', now(), 'paused', 'ann', now())"
     )
     connection.execute(
+        "insert into scheduled_action_schedules (name, action_type, recurrence, kind, anchor_at, requested, updated_at)"
+        " values ('waiting', 'test:run', 'daily', 'interval', now(), '{}', now() - interval '10 minutes'),"
+        " ('new', 'test:run', 'daily', 'interval', now(), '{}', now())"
+    )
+    connection.execute(
         "insert into scheduled_action_deadlines"
-        " (name, target_type, target_id, due_at, status, closed_at, requested)"
-        " values ('renewal', 'license', '42', now(), 'open', null, '{}'),"
-        " ('refused', 'license', '42', now(), 'cancelled', now(), '{}'),"
-        " ('refused-long-ago', 'license', '42', now(), 'cancelled', now() - interval '2 days', '{}'),"
-        " ('applied', 'license', '42', now(), 'open', null, null)"
+        " (name, target_type, target_id, due_at, status, closed_at, requested, updated_at)"
+        " values ('renewal', 'license', '42', now(), 'open', null, '{}', now() - interval '10 minutes'),"
+        " ('new', 'license', '42', now(), 'open', null, '{}', now()),"
+        " ('refused', 'license', '42', now(), 'cancelled', now(), '{}', now()),"
+        " ('refused-long-ago', 'license', '42', now(), 'cancelled', now() - interval '2 days', '{}', now()),"
+        " ('applied', 'license', '42', now(), 'open', null, null, now())"
     )
     connection.execute("insert into webhook_endpoint_states (endpoint, disabled_at) values ('crm', now())")
     for user in ("ann", "ann", "bob"):
@@ -419,7 +425,8 @@ def test_problems_that_need_a_person_are_named(run, connection):
         "failed_actions": "1 action failed in the last day",
         "returned_failures": 'completed in the last day although their handler returned {"success": false}: test:quiet',
         "no_action": "the running build has no handler for stored actions of these types: test:gone",
-        "schedules": "paused after failures or a refused call from SQL: nightly, from-sql",
+        "schedules": "paused after failures, or a call of schedule_recurring_action from SQL was refused or is not "
+        "applied: from-sql, nightly, waiting",
         "held_up_schedules": "skip every occurrence until the previous one has completed (requires_previous): import "
         f"(action {failed}, failed 2 days ago)",
         "deadlines": "a call of set_deadline from SQL was refused or is not applied: refused, renewal",

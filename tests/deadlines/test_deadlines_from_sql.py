@@ -10,7 +10,8 @@ from psycopg.types.json import Jsonb
 
 import scheduled_actions
 from handlers import deadline as own
-from scheduled_actions.core.errors import UnknownDeadline
+from scheduled_actions.core.errors import DeadlineNotApplied, UnknownDeadline
+from scheduled_actions.deadlines import handlers
 from scheduled_actions.deadlines.service import Deadlines
 from tests.deadlines.deadline_project import deadline_project, planned, send, start
 from tests.factories import NOW, set_clock, together
@@ -270,6 +271,7 @@ INVALID = [
     ("team_id => ''", "team_id: must have 1 to 255 characters"),
     ("name => ''", "name: must have 1 to 200 characters"),
     ("name => '0197a000-0000-7000-8000-000000000001'", "name must not be a UUID"),
+    ("name => '{0197a000-0000-7000-8000-000000000001}'", "name must not be a UUID"),
     ("metadata => '[]'", "metadata: must be a JSON object, not a JSON array"),
     ("metadata => jsonb_build_object('a', repeat('x', 65536))", "metadata is "),
     ("created_by => repeat('x', 65537)", "created_by is 65537 bytes; the limit is 65536"),
@@ -299,3 +301,53 @@ def test_a_deleted_deadline_is_not_created_again(project, connection):
     assert (report.skipped, report.failed) == (1, 0)
     with pytest.raises(UnknownDeadline):
         scheduled_actions.get_deadline(deadline_id)
+
+
+CHANGES = {
+    "update": lambda: scheduled_actions.update_deadline("x", metadata={"a": 1}),
+    "move": lambda: scheduled_actions.move_deadline("x", timedelta(days=9)),
+    "pause": lambda: scheduled_actions.pause_deadline("x"),
+    "complete": lambda: scheduled_actions.complete_deadline("x"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_reserved_deadline_is_not_changed_before_the_tick(project, connection, change):
+    call(connection, name="x", due_at=None, recurrence="0 9 1 * *", reminders=["3 days before"])
+
+    with pytest.raises(DeadlineNotApplied, match="deadline x cannot be changed: no tick has applied the call of set_"):
+        change()
+    project.processor.tick()
+
+    assert scheduled_actions.get_deadline("x").series_id is not None
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_later_call_from_python_replaces_a_call_from_sql(project, connection, is_new):
+    if not is_new:
+        scheduled_actions.set_deadline(TARGET, DUE, recipients=ANN, name="x")
+    deadline_id = call(connection, name="x")
+    scheduled_actions.set_deadline(TARGET, DUE + timedelta(days=9), recipients=ANN, name="x")
+
+    project.processor.tick()
+
+    found = scheduled_actions.get_deadline("x")
+    assert (found.id, found.due_at) == (deadline_id, DUE + timedelta(days=9))
+    assert requests_left(connection) == 0
+
+
+def test_a_refusal_does_not_cancel_a_deadline_with_a_later_call(project, connection, monkeypatch):
+    call(connection, name="x", reminders=BAD)
+    refuse = handlers.refuse_requested
+
+    def refuse_late(*arguments):
+        monkeypatch.setattr(handlers, "refuse_requested", refuse)
+        call(connection, name="x")
+        refuse(*arguments)
+
+    monkeypatch.setattr(handlers, "refuse_requested", refuse_late)
+    for _ in range(2):
+        project.processor.tick()
+
+    assert scheduled_actions.get_deadline("x").status == "open"
+    assert requests_left(connection) == 0

@@ -68,6 +68,7 @@ def test_a_repeating_interval_is_described():
     ("text", "problem"),
     [
         ("R5/2026-12-01T09:00:00Z/2026-12-02T09:00:00Z", "has an end after its start: write the start and a duration"),
+        ("R5/P1D at 10:00", "is not a repeating interval: write the start and a duration, such as R5/2026-12-01T09"),
         ("R5/P1D/2026-12-02T09:00:00Z", "has an end after its duration: write the start and a duration, such as R5/20"),
         ("R5/2026-12-01T09:00:00Z", "has no duration: write the start and a duration"),
         ("R5/2026-12-01T09:00:00Z/", "has no duration: write the start and a duration"),

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 import scheduled_actions
 from handlers import schedule as own
 from scheduled_actions import action, next_occurrence, runtime
-from scheduled_actions.core.errors import ScheduleRefused
+from scheduled_actions.core.errors import ScheduleNotApplied
 from scheduled_actions.registry import Registry
 from tests.factories import NOW, is_waiting, projects, set_clock, together, wait_until
 
@@ -246,7 +246,9 @@ def test_a_call_that_python_refuses_pauses_the_schedule_with_the_reason(project,
     assert problem in paused.status_reason
     assert problem in failed
     assert paused.next_action_id is None
-    with pytest.raises(ScheduleRefused, match="schedule bad cannot be resumed: schedule_recurring_action from SQL was"):
+    with pytest.raises(
+        ScheduleNotApplied, match="schedule bad cannot be changed: schedule_recurring_action from SQL was"
+    ):
         scheduled_actions.resume_schedule("bad")
 
 
@@ -426,6 +428,10 @@ INVALID = [
     ("timezone => ''", "timezone: must have 1 to 255 characters"),
     ("name => ''", "name: must have 1 to 200 characters"),
     ("name => '0197a000-0000-7000-8000-000000000001'", "name: 0197a000-0000-7000-8000-000000000001 is a UUID"),
+    (
+        "name => 'urn:uuid:0197a000-0000-7000-8000-000000000001'",
+        "name: urn:uuid:0197a000-0000-7000-8000-000000000001 is",
+    ),
     ("recurrence_type => 'rolled'", "recurrence_type: 'rolled' is not fixed or rolling"),
     ("misfire => null", "misfire: NULL is not fire_once, skip or catch_up"),
     ("overlap => 'wait'", "overlap: 'wait' is not skip, queue or allow"),
@@ -484,3 +490,73 @@ def test_the_stored_call_has_every_argument(connection):
         "select proargnames[:pronargs] from pg_proc where proname = 'schedule_recurring_action'"
     ).fetchone()
     assert json.loads(requested).keys() == set(arguments)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: scheduled_actions.update_schedule("x", recurrence="daily"),
+        lambda: scheduled_actions.update_schedule("x", priority=3),
+    ],
+)
+@pytest.mark.parametrize(
+    ("rule", "reason"), [("daily", "no tick has applied the call from SQL"), ("no rule", "from SQL was refused")]
+)
+def test_a_schedule_without_valid_arguments_is_not_updated(project, connection, change, rule, reason):
+    schedule_id = call(connection, rule, name="x", timezone="Europe/Berlin")
+    if rule == "no rule":
+        project.processor.tick()
+
+    with pytest.raises(ScheduleNotApplied, match=reason):
+        change()
+
+    assert scheduled_actions.get_schedule("x").id == schedule_id
+
+
+@pytest.mark.parametrize("stored", ["weekly", "every 2 weeks"])
+def test_a_later_call_from_python_replaces_a_call_from_sql(project, connection, stored):
+    """The stored rule may already be that of the later call, which then changes nothing."""
+    scheduled_actions.schedule_recurring_action("report:send", PAYLOAD, stored, name="x")
+    call(connection, "hourly", name="x")
+    scheduled_actions.schedule_recurring_action("report:send", PAYLOAD, "weekly", name="x")
+    project.processor.tick()
+
+    assert scheduled_actions.get_schedule("x").recurrence == "weekly"
+    assert requests_left(connection) == 0
+
+
+def test_a_retry_of_a_refused_call_does_not_pause_a_schedule_that_was_corrected(project, connection):
+    call(connection, "no rule", name="x")
+    project.processor.tick()
+    scheduled_actions.schedule_recurring_action("report:send", PAYLOAD, "daily", name="x")
+    (failed,) = connection.execute("select id from scheduled_actions where action_type = 'schedule:apply'").fetchone()
+
+    scheduled_actions.retry_action(failed)
+    project.processor.tick()
+
+    assert scheduled_actions.get_action(failed).status == "skipped"
+    assert scheduled_actions.get_schedule("x").status == "active"
+
+
+def test_a_refused_call_is_recorded_although_a_person_paused_the_schedule(project, connection):
+    call(connection, "no rule", name="x")
+    scheduled_actions.pause_schedule("x", by="ann")
+
+    project.processor.tick()
+
+    assert "from SQL was refused" in scheduled_actions.get_schedule("x").status_reason
+    with pytest.raises(ScheduleNotApplied):
+        scheduled_actions.resume_schedule("x")
+
+
+def test_instants_do_not_depend_on_the_time_zone_of_the_session(project, connection):
+    connection.execute("set timezone = 'Asia/Tokyo'")
+    schedule_id = call(connection, scheduled_at=START, until=datetime(2030, 1, 1, tzinfo=UTC))
+
+    requested = (
+        "select requested ->> 'scheduled_at', requested ->> 'until' from scheduled_action_schedules where id = %s"
+    )
+    assert connection.execute(requested, [schedule_id]).fetchone() == (
+        "2026-03-05T09:00:00+00:00",
+        "2030-01-01T00:00:00+00:00",
+    )

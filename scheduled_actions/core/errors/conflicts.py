@@ -45,12 +45,12 @@ class ScheduleEnded(StateConflict):
 
 
 @error_class
-class ScheduleRefused(StateConflict):
-    """The call from SQL that would have created the schedule was refused: the schedule has no valid arguments."""
+class ScheduleNotApplied(StateConflict):
+    """SQL has reserved the schedule, but the call was refused, or no tick has applied it: it has no valid arguments."""
 
-    message = "schedule {reference} cannot be resumed: {reason}; call schedule_recurring_action with valid arguments"
+    message = "schedule {reference} cannot be changed: {reason}; call schedule_recurring_action with valid arguments"
     reference: object
-    reason: str | None
+    reason: str
 
 
 @error_class
@@ -71,6 +71,14 @@ class WrongDeadlineStatus(StateConflict):
     reference: object
     status: str
     wanted: str
+
+
+@error_class
+class DeadlineNotApplied(StateConflict):
+    """SQL has reserved the deadline, and no tick has applied the call."""
+
+    message = "deadline {reference} cannot be changed: no tick has applied the call of set_deadline from SQL"
+    reference: object
 
 
 @error_class

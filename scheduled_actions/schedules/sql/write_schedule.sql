@@ -35,6 +35,7 @@ with written as (
     on_failure = %(on_failure)s::jsonb,
     definition = %(definition)s::jsonb,
     is_declared = %(is_declared)s,
+    requested = case when %(keeps_request)s then s.requested end,
     updated_at = scheduled_actions_now()
   where s.id = %(schedule_id)s
   returning s.*

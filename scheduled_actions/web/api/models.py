@@ -171,7 +171,7 @@ def _instant(check: Callable[[str, str], object]) -> BeforeValidator:
 
 
 def _check_moment(name: str, text: str) -> str:
-    """Return an ISO 8601 time or day unchanged: the domain function knows its time zone, and what a day means."""
+    """Return an ISO 8601 time or day unchanged: the service converts it to an instant."""
     checks.check_instant(name, text, timezone="UTC")
     return text
 

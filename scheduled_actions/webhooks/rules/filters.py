@@ -70,15 +70,15 @@ def fits(body: Mapping[str, Any], wanted: Mapping[str, Any] | None, budget: Eval
 
 
 def required_paths(wanted: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the paths of a validated filter, except those that are only tested with `$exists`."""
+    """Yield the paths of a validated filter, except those only in conditions that an absent value can meet."""
     for name, value in wanted.items():
         match name:
             case "$and" | "$or":
                 for nested in value:
                     yield from required_paths(nested)
             case "$not":
-                yield from required_paths(value)
-            case _ if _operations(value).keys() != {"$exists"}:
+                pass
+            case _ if not _operations(value).keys() <= {"$exists", "$ne", "$nin"}:
                 yield name
 
 

@@ -120,13 +120,16 @@ def attention(name, **facts):
         (
             attention("schedules", schedules=()),
             OK,
-            "no schedule is paused after failures or a refused call from SQL",
+            "no schedule is paused after failures, and every call of schedule_recurring_action from SQL is applied",
             None,
         ),
         (
             attention("schedules", schedules=tuple("abcdefg")),
             WARNING,
-            "paused after failures or a refused call from SQL: a, b, c, d, e and 2 more",
+            (
+                "paused after failures, or a call of schedule_recurring_action from SQL was refused or is not applied: "
+                "a, b, c, d, e and 2 more"
+            ),
             "`scheduled-actions schedules show REF` shows why; fix the cause",
         ),
         (attention("deadlines", deadlines=()), OK, "every call of set_deadline from SQL is applied", None),

@@ -36,6 +36,8 @@ create or replace function schedule_recurring_action(
 )
   returns table (id uuid)
   language plpgsql volatile
+  -- Instants in `requested` are in UTC, whatever the time zone of the session.
+  set timezone = 'UTC'
   as $$
   #variable_conflict use_variable
   declare
@@ -52,7 +54,7 @@ create or replace function schedule_recurring_action(
         when until <> scheduled_actions_clamp_instant(until) then format('until: %s is not in the years 1 to 9999', until)
         when length(timezone) not between 1 and 255 then 'timezone: must have 1 to 255 characters'
         when length(name) not between 1 and 200 then 'name: must have 1 to 200 characters'
-        when name ~* '^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$'
+        when name ~* '^(urn:uuid:)?\{?[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\}?$'
           then format('name: %s is a UUID and would be read as an id: choose another name', name)
         when recurrence_type is null or recurrence_type not in ('fixed', 'rolling')
           then format('recurrence_type: %L is not fixed or rolling', left(recurrence_type, 80))

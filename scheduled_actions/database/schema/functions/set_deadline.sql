@@ -18,6 +18,8 @@ create or replace function set_deadline(
 )
   returns table (id uuid)
   language plpgsql volatile
+  -- Instants in `requested` are in UTC, whatever the time zone of the session.
+  set timezone = 'UTC'
   as $$
   #variable_conflict use_variable
   declare
@@ -50,7 +52,7 @@ create or replace function set_deadline(
       when length(timezone) not between 1 and 255 then 'timezone: must have 1 to 255 characters'
       when length(team_id) not between 1 and 255 then 'team_id: must have 1 to 255 characters'
       when length(name) not between 1 and 200 then 'name: must have 1 to 200 characters'
-      when name ~* '^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$'
+      when name ~* '^(urn:uuid:)?\{?[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\}?$'
         then format('name must not be a UUID, which would be read as an id: %s', name)
       when jsonb_typeof(metadata) not in ('object', 'null')
         then format('metadata: must be a JSON object, not a JSON %s', jsonb_typeof(metadata))

@@ -231,7 +231,8 @@ def attention(
         failed: Actions that failed in the last day, counted to `COUNTED`.
         unhandled: Types of stored actions that wait for a build with their handler.
         returned_failures: Types of actions that completed lately with a result that reports a failure.
-        schedules: Names of the schedules that were paused after failures, or because a call from SQL was refused.
+        schedules: Names of the schedules that were paused after failures, or with a call from SQL that was refused
+            or is not applied.
         held_up: Schedules with `requires_previous` whose previous occurrence failed or was cancelled: the name of the
             schedule, the id and the status of that action, and how long ago it ended.
         deadlines: Names of the deadlines with a call from SQL that was refused, or that no tick has applied yet.
@@ -279,13 +280,14 @@ def attention(
             (
                 schedules,
                 WARNING,
-                f"paused after failures or a refused call from SQL: {listed(schedules, most=_NAMES_MOST)}",
+                "paused after failures, or a call of schedule_recurring_action from SQL was refused or is not applied: "
+                + listed(schedules, most=_NAMES_MOST),
                 (
                     "`scheduled-actions schedules show REF` shows why; fix the cause, then run `schedules resume REF`, "
                     "or call the SQL function again"
                 ),
             ),
-            ok="no schedule is paused after failures or a refused call from SQL",
+            ok="no schedule is paused after failures, and every call of schedule_recurring_action from SQL is applied",
         ),
         first_problem(
             "held_up_schedules",

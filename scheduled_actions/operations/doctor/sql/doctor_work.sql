@@ -1,9 +1,9 @@
 -- Returns the work that needs attention: the number of actions that failed within the last day (at most `most`), action
 -- types without a handler, types of which one of the latest `most_results` actions of the last day completed with a
--- result that only reports a failure (as the rule `reports_failure` defines it), schedules paused after failures or because a
--- call from SQL was refused, those whose occurrences are skipped because the previous one failed or was cancelled, with
--- that action and its age in seconds, deadlines with a call from SQL that is not applied yet or was refused (a new one:
--- within the last day), and webhook endpoints disabled after failures (the latest `most_names`).
+-- result that only reports a failure (as the rule `reports_failure` defines it), schedules paused after failures or with a
+-- call from SQL that was refused or is not applied after five minutes, those whose occurrences are skipped because the previous one failed or was cancelled, with
+-- that action and its age in seconds, deadlines with such a call (a cancelled one: within the last
+-- day), and webhook endpoints disabled after failures (the latest `most_names`).
 select
   (
     select count(*)
@@ -49,7 +49,8 @@ select
     select coalesce(s.name, s.id::text)
     from scheduled_action_schedules s
     where s.status = 'paused' and (s.consecutive_failures > 0 or s.status_by = 'schedule:apply')
-    order by s.status_at desc
+      or s.requested is not null and s.updated_at <= scheduled_actions_now() - interval '5 minutes'
+    order by s.status_at desc nulls last
     limit %(most_names)s
   ),
   array(
@@ -67,7 +68,10 @@ select
     select coalesce(d.name, d.id::text)
     from scheduled_action_deadlines d
     where d.requested is not null
-      and (d.closed_at is null or d.closed_at > scheduled_actions_now() - interval '1 day')
+      and case
+        when d.closed_at is null then d.updated_at <= scheduled_actions_now() - interval '5 minutes'
+        else d.closed_at > scheduled_actions_now() - interval '1 day'
+      end
     order by d.id desc
     limit %(most_names)s
   ),

@@ -8,6 +8,7 @@ from typing import Any
 from scheduled_actions.core.errors import (
     ActionTypeForbidden,
     BudgetExceeded,
+    DeadlineNotApplied,
     DeadlineUnusable,
     FunctionTimedOut,
     HandlerBroken,
@@ -184,7 +185,14 @@ _DEFINING = (
     InvalidArgument, RecurrenceInvalid, NeverOccurs, BudgetExceeded, FunctionTimedOut, PayloadInvalid,
     UnknownActionType, ActionTypeForbidden, TooLarge, HandlerBroken,
 )  # fmt: skip
-_CHANGING = (UnknownDeadline, WrongDeadlineStatus, DeadlineUnusable, InvalidArgument, BudgetExceeded)
+_CHANGING = (
+    UnknownDeadline,
+    WrongDeadlineStatus,
+    DeadlineUnusable,
+    DeadlineNotApplied,
+    InvalidArgument,
+    BudgetExceeded,
+)
 _PREVIEW = {HTTPStatus.OK: (DeadlinePreviewDocument, "The due instant and the stages.")}
 _ETAG = {"ETag": "Version of the deadline, for If-Match; it does not depend on the timeline or the history."}
 #: Options of the routes that change a deadline.

@@ -22,7 +22,7 @@ from scheduled_actions.core.errors import (
     RegistryInvalid,
     ScheduledActionsError,
     ScheduleEnded,
-    ScheduleRefused,
+    ScheduleNotApplied,
     TooLarge,
     UnknownActionType,
     UnknownSchedule,
@@ -247,7 +247,7 @@ ROUTES = (
         "occurrence, unless that occurrence is overdue. Other changes apply to the planned occurrence without moving "
         "it. A schedule that has ended becomes active again, unless `remaining` is used up.",
         body=UpdateScheduleRequest, answers={HTTPStatus.OK: (ChangedSchedule, "The schedule.")},
-        refuses=(UnknownSchedule, *_DEFINING), headers=_ETAG, takes_if_match=True,
+        refuses=(UnknownSchedule, ScheduleNotApplied, *_DEFINING), headers=_ETAG, takes_if_match=True,
     ),
     Route(
         "DELETE", "/schedules/{id}", delete_schedule, "Delete a schedule and its planned occurrence", tag="Schedules",
@@ -265,7 +265,7 @@ ROUTES = (
         "POST", "/schedules/{id}/resume", resume_schedule, "Resume a schedule from its next occurrence",
         description="Occurrences during the pause are not created. If the rule cannot be evaluated, the schedule is "
         "paused again; `status_reason` contains the reason.",
-        refuses=(UnknownSchedule, ScheduleEnded, ScheduleRefused), takes_if_match=True, **_ONE,
+        refuses=(UnknownSchedule, ScheduleEnded, ScheduleNotApplied), takes_if_match=True, **_ONE,
     ),
     Route(
         "POST", "/schedules/{id}/run", run_schedule, "Run a schedule now, in addition to its occurrences",
