@@ -213,7 +213,7 @@ series_condition_options = with_options(
         "--wait", "waits", is_flag=True, help="Wait until the condition holds, instead of skipping the action."
     ),
     duration_option("--check-interval", help="With --wait: time between two checks. [default: 1m]"),
-    duration_option("--timeout", help="Maximum wait for the condition, or for --after. [default: unlimited]"),
+    duration_option("--timeout", help="Maximum wait for the condition, or for other actions. [default: unlimited]"),
     click.option("--max-checks", type=int, metavar="N", help="Maximum number of checks. [default: unlimited]"),
     document_option("--on-timeout", help=f"Action to schedule at --timeout or --max-checks: {_FOLLOW_UP}."),
     document_option("--on-success", help=f"Action to schedule on completion: {_FOLLOW_UP}."),
@@ -229,7 +229,7 @@ def fold_wait(options: dict[str, Any]) -> dict[str, Any]:
     """Combine the options of `condition_options` into `condition` and `after`; change and return `options`.
 
     Raises:
-        UsageError: An option of --wait is given without --wait or --after, or --wait without --condition.
+        UsageError: A limit of a wait is given with --condition and without --wait, or --wait without --condition.
     """
     wait = {name: options.pop(name) for name in ("check_interval", "timeout", "max_checks", "on_timeout")}
     if options.pop("waits"):
@@ -237,10 +237,9 @@ def fold_wait(options: dict[str, Any]) -> dict[str, Any]:
             raise click.UsageError("--wait requires --condition")
         options["condition"] = {"wait": options["condition"], **wait}
     elif any(value is not None for value in wait.values()):
-        if options["condition"] is not None or not options.get("after"):
+        if options["condition"] is not None:
             raise click.UsageError(
-                "--check-interval, --timeout, --max-checks and --on-timeout require --wait, or --after without "
-                "--condition"
+                "--check-interval, --timeout, --max-checks and --on-timeout require --wait if --condition is given"
             )
         options["condition"] = wait
     if "after" in options:

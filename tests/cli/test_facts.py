@@ -62,13 +62,22 @@ def test_the_wait_for_another_action_is_limited(run, connection):
     assert row(connection, second)["condition"] == {"after": [first], "condition": {"timeout": 7200}}
 
 
+def test_an_update_limits_the_wait_for_the_stored_actions(run, connection):
+    first = run("schedule", "greeting:say", *ANN, "--json").json["id"]
+    second = run("schedule", "greeting:say", *ANN, "--after", first, "--json").json["id"]
+
+    assert run("actions", "update", second, "--timeout", "1h", "--force").exit_code == 0
+
+    assert row(connection, second)["condition"] == {"after": [first], "condition": {"timeout": 3600}}
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--timeout", "1h"), "require --wait, or --after without --condition"),
+        (("--timeout", "1h"), "condition limits a wait, but there is nothing to wait for"),
         (
             ("--timeout", "1h", "--condition", APPROVED, "--after", "7"),
-            "require --wait, or --after without --condition",
+            "require --wait if --condition is given",
         ),
         (("--wait",), "--wait requires --condition"),
         (("--condition", '{"kind": "magic"}'), "condition.kind: 'magic' is not one of"),
