@@ -49,8 +49,8 @@ def set_deadline(
             `severity`, `message`, `name`.
         escalation: Levels: mappings with `offset` (2 or "2 days after") and `to`, and optionally `assign` (the new
             responsible people), `stop_when` ("resolved" or "acknowledged"), `condition` (as for `schedule_action`, but
-            evaluated once; if it is not met, this run of the level is skipped), `severity`, `message`, `name`. Or a
-            mapping with `levels`, `repeat` and `interval`.
+            evaluated before each attempt, without waiting; if it is not met, this run of the level is skipped),
+            `severity`, `message`, `name`. Or a mapping with `levels`, `repeat` and `interval`.
         auto_actions: Mappings with `offset` (-30 or "30 days before"), `action_type` and `payload`, and optionally
             `condition` (as for a level), `priority`, `max_attempts`, `lock_group`, `name`. The payloads are validated
             now.

@@ -186,6 +186,9 @@ def send_notices(
 ) -> Skip | dict[str, Any]:
     """Schedule the notifications of a reminder or an escalation level; reassign the deadline if the level has `assign`.
 
+    An occurrence that replaces another one only notifies; the other one has reassigned the deadline and emitted the
+    event.
+
     Returns:
         The names of the recipients as `notified`, and those of absent people, if any, as `passed_over`; Skip if there
             is nothing to send.
@@ -205,11 +208,13 @@ def send_notices(
         return Skip("every recipient has received this notice")
     facts = {"stage": stage.key, "occurrence": payload.occurrence, "to": notified, "passed_over": passed_over or None}
     what = "escalated" if is_escalation else "reminded"
-    changes: dict[str, Any] = {"entry": store.history_entry(what, job.now, **facts, assigned=stage.assign)}
-    if stage.assign:
-        changes["recipients"] = stage.assign
+    is_replacement = bool(planning.replaced_occurrences(stage))
+    assigned = None if is_replacement else stage.assign
+    changes: dict[str, Any] = {"entry": store.history_entry(what, job.now, **facts, assigned=assigned)}
+    if assigned:
+        changes["recipients"] = assigned
     store.write(context.connection, {job.deadline.id: changes})
-    if is_escalation and emits_events:
+    if is_escalation and emits_events and not is_replacement:
         _emit(ESCALATED_EVENT, job.deadline, facts, context)
     return {"notified": notified} | ({"passed_over": passed_over} if passed_over else {})
 

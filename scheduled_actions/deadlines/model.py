@@ -34,7 +34,7 @@ class Stage:
     #: `priority`, `max_attempts` and `lock_group` of its action; None: the defaults.
     options: Mapping[str, Any] | None = None
     #: The condition of an escalation level or an auto-action, as for `schedule_action`; an occurrence is skipped if the
-    #: condition is not met when the occurrence starts. None: no condition.
+    #: condition is not met before an attempt. None: no condition.
     condition: Mapping[str, Any] | None = None
     #: The rule by which the stage repeats while the deadline is unresolved; None: the stage runs once.
     repeat: str | None = None

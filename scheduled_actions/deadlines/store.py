@@ -154,9 +154,10 @@ def _is_valid(found: DeadlineSnapshot | None, guard: Mapping[str, Any]) -> bool:
 
 
 def insert_receipts(connection: Connection, receipts: Sequence[Mapping[str, Any]], *, team_id: str | None) -> None:
-    """Store receipts, each with `deadline_id` and the fields of `NotificationReceipt` except `sent_at` and `id`.
+    """Store receipts of notifications.
 
-    Receipts for deadlines of other teams than `team_id` are left out.
+    Each has `deadline_id`, `person_key`, and the fields of `NotificationReceipt` except `sent_at` and `id`. Receipts
+    for deadlines of other teams than `team_id` are left out.
     """
     sql.run(connection, "insert_receipts", receipts=_json(receipts), team_id=team_id)
 
@@ -173,11 +174,12 @@ def receipts_of(
     ]
 
 
-def received(connection: Connection, deadline_id: UUID, occurrences: Sequence[str]) -> set[tuple[str | None, str]]:
-    """Return the recipient and the address of each notification that was sent for these occurrences of a stage."""
+def received(connection: Connection, deadline_id: UUID, occurrences: Sequence[str]) -> set[str]:
+    """Return the `Person.key` of each person who received a notification of these occurrences of a stage."""
     if not occurrences:
         return set()
-    return set(sql.run(connection, "received_notices", deadline_id=deadline_id, stages=list(occurrences)))
+    rows = sql.run(connection, "received_notices", deadline_id=deadline_id, stages=list(occurrences))
+    return {key for (key,) in rows}
 
 
 def create(connection: Connection, deadlines: Sequence[Mapping[str, Any]]) -> set[UUID]:

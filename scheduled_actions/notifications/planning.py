@@ -221,7 +221,7 @@ class Notifications:
         schedule: Callable[..., object],
         severity: Severity,
         guard: Mapping[str, Any] | None = None,
-        received: Collection[tuple[str | None, str]] = (),
+        received: Collection[str] = (),
         team_id: str | None = None,
         reach: AddressReach | None = None,
         arguments: Mapping[str, Any] | None = None,
@@ -234,7 +234,7 @@ class Notifications:
             schedule: Takes the action type, the payload and further arguments, like `Context.schedule`.
             severity: The severity of the notifications.
             guard: `{"deadline_id", "stage"}`: the notifications are sent only while the stage is valid; None: always.
-            received: The `recipient` and `address` of receipts; people with such a receipt are not notified.
+            received: The `Person.key` of people who are not notified, because they have a receipt.
             team_id: The team of the deadline.
             reach: Which addresses the caller who gave the recipients may use; None: any, for application code.
             arguments: Further arguments of `schedule_action`.
@@ -259,7 +259,7 @@ class Notifications:
         planned = [
             (person, one)
             for person, one in self.planned(recipients, words, options, now=reminder.now)
-            if not any((person.name or person.id, channel.shown) in received for channel in person.ways)
+            if person.key not in received
         ]
         for _, one in planned:
             schedule(one.pop("action_type"), one.pop("payload"), **one)

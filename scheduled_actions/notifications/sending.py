@@ -191,6 +191,7 @@ class Sender:
             # A receipt shows email addresses in full; addresses of other channels may be secrets.
             receipt = {
                 "recipient": person.name or person.id,
+                "person_key": person.key,
                 "channel": channel.kind,
                 "address": channel.shown,
                 "message_id": message_id,

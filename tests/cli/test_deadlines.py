@@ -108,7 +108,7 @@ def test_show_prints_the_condition_of_a_stage(run, create):
 
 def test_show_prints_the_sent_notices_as_a_table(run, create, connection):
     stage = {"deadline_id": create()["id"], "stage": "reminder:60 days before#1", "action_id": UNKNOWN_ID}
-    sent = {**stage, "subject": "Coming up", "recipient": "Ann", "channel": "email"}
+    sent = {**stage, "subject": "Coming up", "recipient": "Ann", "person_key": "ann", "channel": "email"}
     rejected = {**sent, "address": "old@example.org", "problem": "550 no such mailbox"}
     store.insert_receipts(connection, [rejected], team_id=None)
     store.insert_receipts(

@@ -8,15 +8,17 @@ from datetime import timedelta
 
 import pytest
 
+from handlers import webhook
+from scheduled_actions.actions.rules.settlement import Skipped, Snoozed
 from scheduled_actions.deadlines import reading, store
 from scheduled_actions.deadlines.model import Stage
 from scheduled_actions.deadlines.rules import planning
 from tests.deadlines.deadline_project import OWN, planned
 from tests.factories import NOW, is_waiting, set_clock, wait_until
 from tests.mail_server import Mailbox
-from tests.notifications.notice_project import notice_project
+from tests.notifications.notice_project import a_receiver, notice_project
 
-DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+DAY, HOUR, HALF_HOUR = timedelta(days=1), timedelta(hours=1), timedelta(minutes=30)
 DUE = NOW + 60 * DAY
 GIVEN = {
     "target": {"type": "license", "id": "42"},
@@ -39,7 +41,7 @@ def mailbox():
 def runtime(tmp_path, database_url, connection, mailbox):
     """Yield a project with deadlines and a real mail server; its clock is set to NOW."""
     set_clock(connection, NOW)
-    with notice_project(tmp_path, database_url, mailbox, *OWN) as made:
+    with notice_project(tmp_path, database_url, mailbox, *OWN, webhook.send) as made:
         yield made
 
 
@@ -124,6 +126,64 @@ def test_a_recipient_who_received_the_reminder_does_not_receive_it_again(runtime
     assert whats(runtime, made).count("replaced") == 1
 
 
+def test_a_receipt_of_another_webhook_at_the_same_host_does_not_prevent_a_replacement(runtime, queue, tick):
+    with a_receiver() as (place, posts):
+        queue(recipients=[f"http://{place}/ann", QUIET | {"channels": [f"http://{place}/bob"]}])
+        tick(NOW + timedelta(minutes=1))
+        before = len(posts)
+
+        runtime.deadlines.update("renewal", timezone="Europe/Berlin")
+        tick(NOW + HOUR)
+
+    assert (before, len(posts)) == (1, 2)
+
+
+def test_a_replaced_escalation_neither_reassigns_the_deadline_nor_emits_its_event_again(
+    runtime, queue, tick, mailbox, connection
+):
+    made = queue(reminders=[], escalation=[{"offset": "60 days before", "assign": [QUIET]}])
+    tick(NOW + timedelta(minutes=1))
+    runtime.deadlines.reassign(made.id, "eve@example.org")
+
+    runtime.deadlines.move(made.id, DUE - HOUR)
+    tick(NOW + HOUR)
+
+    found = runtime.deadlines.get(made.id)
+    events = connection.execute(
+        "select count(*) from scheduled_actions where payload ->> 'event' = 'deadline:escalated'"
+    ).fetchone()
+    assert received(mailbox) == ["bob@example.org"]
+    assert [one["what"] for one in found.history] == [
+        "set",
+        "escalated",
+        "reassigned",
+        "moved",
+        "replaced",
+        "escalated",
+    ]
+    assert (found.recipients, events) == (("eve@example.org",), (1,))
+
+
+def test_a_level_is_replaced_although_a_later_level_has_begun(runtime, queue, tick, mailbox):
+    made = queue(
+        reminders=[],
+        escalation=[
+            {"offset": "60 days before", "to": [QUIET]},
+            {"offset": "PT1439H30M before", "to": ["cfo@example.org"]},
+        ],
+    )
+    tick(NOW + timedelta(minutes=31))
+
+    runtime.deadlines.move(made.id, DUE + timedelta(minutes=5))
+    tick(NOW + HOUR)
+
+    assert received(mailbox) == ["bob@example.org", "cfo@example.org"]
+    assert [(one.state, one.occurrence) for one in runtime.deadlines.get(made.id).stages[:2]] == [
+        ("begun", 2),
+        ("begun", 1),
+    ]
+
+
 def test_a_replacement_without_a_new_recipient_is_skipped(runtime, queue, tick, mailbox, connection):
     made = queue(recipients=["ann@example.org", QUIET])
     tick(NOW + timedelta(minutes=1))
@@ -178,10 +238,9 @@ def test_a_queued_reminder_of_a_closed_deadline_is_not_replaced(runtime, queue, 
     [
         ({}, []),
         ({"replaces": 2}, ["when due#2", "when due#3"]),
-        ({"replaces": 2, "repeat": "daily"}, []),
     ],
 )
-def test_an_occurrence_replaces_those_before_it_unless_the_stage_repeats(changes, replaced):
+def test_an_occurrence_replaces_those_before_it(changes, replaced):
     stage = Stage(key="when due", kind="reminder", offset="when due", action_type="reminder:send", begun=4)
 
     assert planning.replaced_occurrences(replace(stage, **changes)) == replaced
@@ -196,9 +255,8 @@ def test_a_stored_stage_with_a_huge_count_replaces_a_thousand_occurrences():
     assert (len(replaced), replaced[-1]) == (1000, f"due#{huge - 1}")
 
 
-@pytest.mark.parametrize(("times", "later"), [(None, ["ben@example.org"]), (1, [])])
-def test_a_repeated_reminder_is_not_replaced(runtime, queue, tick, mailbox, times, later):  # noqa: PLR0917 - fixtures
-    given = {"due_at": DUE + HOUR, "reminders": [{"offset": "60 days before", "repeat": "daily", "times": times}]}
+def test_a_repeated_reminder_is_not_replaced_while_a_further_occurrence_is_planned(runtime, queue, tick, mailbox):
+    given = {"due_at": DUE + HOUR, "reminders": [{"offset": "60 days before", "repeat": "daily"}]}
     made = queue(NOW + HOUR, **given)
 
     runtime.deadlines.set(GIVEN | given | {"recipients": ["ben@example.org"]})
@@ -206,9 +264,59 @@ def test_a_repeated_reminder_is_not_replaced(runtime, queue, tick, mailbox, time
     before = received(mailbox)
     tick(NOW + HOUR + DAY)
 
-    assert (before, received(mailbox)) == ([], later)
-    assert "reminded" in whats(runtime, made)
+    assert (before, received(mailbox)) == ([], ["ben@example.org"])
     assert "replaced" not in whats(runtime, made)
+
+
+def test_the_last_occurrence_of_a_repeated_reminder_is_replaced_once(runtime, queue, tick, mailbox):
+    reminders = [{"offset": "60 days before", "repeat": "daily", "times": 1}]
+    made = queue(NOW + HALF_HOUR, due_at=DUE + HALF_HOUR, reminders=reminders, recipients=["ann@example", QUIET])
+
+    runtime.deadlines.update(made.id, recipients=["ann@example.org", QUIET])
+    tick(NOW + HALF_HOUR)
+    tick(NOW + HOUR)
+    tick(NOW + 3 * DAY)
+
+    assert received(mailbox) == ["ann@example.org", "bob@example.org"]
+    assert whats(runtime, made) == ["set", "reminded", "changed", "replaced", "reminded"]
+
+
+def test_the_last_occurrence_of_a_repeated_reminder_starts_again_after_a_change_prevented_its_start(runtime, queue):
+    made = queue(NOW + HOUR, due_at=DUE + HOUR, reminders=[{"offset": "60 days before", "repeat": "daily", "times": 1}])
+    begun = runtime.deadlines.get(made.id)
+    moved = replace(begun, due_at=begun.due_at + DAY, revision=begun.revision + 1)
+
+    early, planned_again = planning.decide(moved, REMINDER, 1, now=NOW + HOUR, is_first=False)
+    started, _ = planning.decide(moved, REMINDER, 1, now=NOW + HOUR + DAY, is_first=False)
+
+    assert (early, planned_again.at, started) == (Snoozed(DAY), NOW + HOUR + DAY, None)
+
+
+def test_an_occurrence_before_the_last_one_of_a_repeated_reminder_does_not_start_again(runtime, queue, connection):
+    reminders = [{"offset": "60 days before", "repeat": "daily", "times": 2}]
+    made = queue(NOW + HOUR, due_at=DUE + HOUR, reminders=reminders)
+    set_clock(connection, NOW + HOUR + DAY)
+    runtime.processor.tick()
+    begun = runtime.deadlines.get(made.id)
+
+    moved = replace(begun, revision=begun.revision + 1)
+    outcome, stage = planning.decide(moved, REMINDER, 1, now=NOW + HOUR + DAY, is_first=False)
+
+    assert (outcome, stage) == (Skipped("the deadline was changed, and the repeated stage was planned again"), None)
+
+
+def test_a_replacing_occurrence_whose_stage_becomes_repeated_is_followed_by_the_next_one(
+    runtime, queue, tick, connection
+):
+    made = queue()
+    runtime.deadlines.move(made.id, DUE + DAY)
+    tick()
+    runtime.deadlines.update(made.id, reminders=[{"offset": "60 days before", "repeat": "daily"}])
+    tick(NOW + DAY)
+
+    runtime.deadlines.update(made.id, recipients=["ben@example.org"])
+
+    assert planned(connection, made.id)[f"{REMINDER}#3"] == NOW + 2 * DAY
 
 
 def test_a_remaining_recipient_receives_the_replacement_and_not_also_the_queued_notice(runtime, queue, tick, mailbox):

@@ -361,8 +361,8 @@ def _check_condition(name: str, given: Any) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(condition, dict) and "wait" in condition:
         raise InvalidArgument(
             f"{name}.wait",
-            problem="is not allowed: the condition is evaluated once, when the stage starts; write the condition "
-            'itself, without "wait"',
+            problem="is not allowed: the condition is evaluated before each attempt, without waiting; write the "
+            'condition itself, without "wait"',
         )
     parse_condition(condition, name=name)
     return condition

@@ -99,7 +99,7 @@ def plan(
 
     Stages in the state `begun` do not change. Of the reminders in the past, only the latest runs, immediately, and the
     others are left out. If a reminder at that instant or later has already begun, the latest is left out, too. The same
-    applies to escalation levels. All auto-actions in the past run immediately.
+    applies to escalation levels. All auto-actions in the past run immediately, and all occurrences that replace one.
 
     Args:
         stages: The stages of one deadline.
@@ -129,7 +129,7 @@ def plan(
     latest = {kind: _latest_late(counted, reached, kind, now) for kind in ("reminder", "escalation")}
     return tuple(
         replace(stage, state="left_out")
-        if stage.kind in latest and _is_late(stage, now) and stage.key != latest[stage.kind]
+        if stage.kind in latest and stage.replaces is None and _is_late(stage, now) and stage.key != latest[stage.kind]
         else stage
         for stage in counted
     )
@@ -140,7 +140,7 @@ def _next_occurrence(stage: Stage, *, due_at: datetime, clock: DeadlineClock, no
     if stage.state == "begun":
         return stage
     base = clock.instant(stage, due_at)
-    if stage.repeat is None:
+    if stage.repeat is None or stage.replaces is not None:
         return replace(stage, at=base, state="planned")
     at = clock.following(stage, base, base - _ONE_MICROSECOND)
     if at is not None and ((stage.kind == "reminder" and at <= now) or stage.begun):
@@ -209,7 +209,7 @@ def _decide_again(deadline: Deadline, stage: Stage, occurrence: int, *, now: dat
     if stage.revision == deadline.revision or (stage.kind == "action" and not is_first):
         is_stopped = stage.is_acknowledgeable and deadline.is_acknowledged(now)
         return _acknowledged(deadline) if is_stopped else None, stage
-    if stage.repeat is not None:
+    if stage.repeat is not None and not _is_last(stage, occurrence):
         return Skipped("the deadline was changed, and the repeated stage was planned again"), None
     at = DeadlineClock.of(deadline).instant(stage, deadline.due_at)
     planned = replace(stage, state="planned", occurrence=occurrence, begun=occurrence - 1, at=at)
@@ -246,14 +246,14 @@ def holds(deadline: Deadline, name: str, revision: int | None, *, now: datetime)
     stage = deadline.stage(key)
     if stage is None:
         return True
-    is_replaced = stage.repeat is None and occurrence < stage.occurrence
+    is_replaced = stage.replaces is not None and stage.replaces <= occurrence < stage.occurrence
     return not is_replaced and not (stage.is_acknowledgeable and deadline.is_acknowledged(now))
 
 
 def is_replaceable(deadline: Deadline, stage: Stage, occurrence: int, *, now: datetime) -> bool:
     """Return whether another occurrence may replace one whose notification is not sent.
 
-    Repeated stages need no replacement, because their next occurrence is planned.
+    If a further occurrence of a repeated stage is planned, no replacement is needed.
 
     Args:
         deadline: The current state of the deadline.
@@ -261,15 +261,18 @@ def is_replaceable(deadline: Deadline, stage: Stage, occurrence: int, *, now: da
         occurrence: The number of the occurrence.
         now: The database's current time.
     """
-    is_last = stage.state == "begun" and occurrence == stage.begun
     is_muted = stage.is_acknowledgeable and deadline.is_acknowledged(now)
-    return is_last and stage.repeat is None and deadline.is_unresolved and not is_muted
+    return _is_last(stage, occurrence) and deadline.is_unresolved and not is_muted
+
+
+def _is_last(stage: Stage, occurrence: int) -> bool:
+    """Return whether an occurrence was the last to begin, and no further one is planned."""
+    return stage.state == "begun" and occurrence == stage.begun
 
 
 def replaced_occurrences(stage: Stage) -> list[str]:
     """Return the latest occurrences that the last begun one of a stage replaces, as `occurrence_name` returns them."""
-    # A changed definition can make a stage repeat: its later occurrences replace none.
-    if stage.replaces is None or stage.repeat is not None:
+    if stage.replaces is None:
         return []
     first = max(stage.replaces, stage.begun - _REPLACED_MOST)
     return [occurrence_name(stage.key, number) for number in range(first, stage.begun)]
@@ -296,7 +299,7 @@ def _after_this(deadline: Deadline, stage: Stage, *, now: datetime) -> Stage:
         following = clock.following(stage, clock.instant(stage, deadline.due_at), max(now, stage.at or now))
     if following is None:
         return replace(begun, state="begun")
-    return replace(begun, occurrence=stage.occurrence + 1, at=following)
+    return replace(begun, occurrence=stage.occurrence + 1, at=following, replaces=None)
 
 
 def occurrence_name(key: str, occurrence: int) -> str:

@@ -1,5 +1,5 @@
--- Returns who received a notification of these occurrences of a deadline's stages.
-select n.recipient, n.address
+-- Returns the keys of the people who received a notification of these occurrences of a deadline's stages.
+select n.person_key
 from scheduled_action_deadline_notices n
 where n.deadline_id = %(deadline_id)s
   and n.stage = any (%(stages)s::text[])

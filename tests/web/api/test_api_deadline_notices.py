@@ -32,8 +32,9 @@ def deadline_id(api, connection):
         [NOTICES],
     )
     connection.execute(
-        "insert into scheduled_action_deadline_notices (deadline_id, stage, action_id, subject, channel, address)"
-        " select d.id, 'daily#' || n, gen_random_uuid(), 's', 'email', 'a***@example.org'"
+        "insert into scheduled_action_deadline_notices"
+        " (deadline_id, stage, action_id, subject, person_key, channel, address)"
+        " select d.id, 'daily#' || n, gen_random_uuid(), 's', 'a', 'email', 'a***@example.org'"
         " from scheduled_action_deadlines d, generate_series(1, %s) n order by n",
         [NOTICES],
     )

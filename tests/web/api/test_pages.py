@@ -79,8 +79,9 @@ def fill(api, connection, path):  # noqa: C901 - a case a list
             deadline_id = api("POST", where, body(1)).json["id"]
             for _ in range(3):
                 connection.execute(
-                    "insert into scheduled_action_deadline_notices (deadline_id, stage, action_id, subject, channel,"
-                    " address) values (%s, 'due', gen_random_uuid(), 'x', 'email', 'a@b.example')",
+                    "insert into scheduled_action_deadline_notices (deadline_id, stage, action_id, subject,"
+                    " person_key, channel, address)"
+                    " values (%s, 'due', gen_random_uuid(), 'x', 'a', 'email', 'a@b.example')",
                     [deadline_id],
                 )
             return f"/deadlines/{deadline_id}/notices"

@@ -304,6 +304,8 @@ create table scheduled_action_deadline_notices (
   subject text not null,
   -- The person; null: an address without a person.
   recipient text,
+  -- The id of the person; without an id, a hash of the first channel.
+  person_key text not null,
   -- The channel.
   channel text not null,
   -- The address on the channel.

@@ -81,8 +81,8 @@ _Offset = (
 _Condition = Annotated[
     JsonObject,
     Field(
-        description="A condition as in POST /actions, but without `wait`. If it is not met when the stage starts, this "
-        "occurrence of the stage is skipped.",
+        description="A condition as in POST /actions, but without `wait`. It is evaluated before each attempt, without "
+        "waiting. If it is not met, this occurrence of the stage is skipped.",
     ),
 ]
 
@@ -303,7 +303,7 @@ class MoveDeadlinesRequest(_Resend):
     kind=None,
     offset=None,
     action_type=None,
-    condition="The condition that must be met when an occurrence starts; null: none.",
+    condition="The condition that must be met before each attempt of an occurrence; null: none.",
     repeat=None,
     times=None,
     state=None,
