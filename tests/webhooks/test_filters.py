@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from scheduled_actions.core.errors import BudgetExceeded, InvalidArgument
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
-from scheduled_actions.webhooks.rules.filters import FILTER_STEPS, check, fits
+from scheduled_actions.webhooks.rules.filters import FILTER_STEPS, check, fits, required_paths
 
 BODY = {
     "event": "task:updated",
@@ -139,3 +139,15 @@ def test_a_typical_filter_takes_one_step_per_comparison():
 
     assert fits({"data": {"state": "done", "amount": 7}}, {"data.state": "done", "data.amount": {"$gte": 5}}, budget)
     assert budget.steps_left == STEPS - 2
+
+
+def test_paths_that_an_absent_value_can_satisfy_are_not_required():
+    wanted = {
+        "data.id": 1,
+        "data.cancelled": {"$ne": True},
+        "$or": [{"data.kind": {"$nin": ["x"]}}, {"data.size": {"$gt": 3, "$ne": 9}}],
+        "$not": {"data.test": True},
+        "data.note": {"$exists": False},
+    }
+
+    assert list(required_paths(wanted)) == ["data.id", "data.size"]
