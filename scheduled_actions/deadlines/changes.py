@@ -51,14 +51,22 @@ def refuse_closed(reference: object, deadline: Deadline, *statuses: str) -> None
     Raises:
         WrongDeadlineStatus: The deadline has another status.
         DeadlineUnusable: The stored row is invalid; writing it back would lose the invalid values.
-        DeadlineNotApplied: SQL has reserved the deadline, and no tick has applied the call.
     """
     allowed = statuses or ("open", "missed")
     if deadline.status not in allowed:
         raise WrongDeadlineStatus(reference, deadline.status, " and ".join(allowed))
     if deadline.problem is not None:
         raise DeadlineUnusable(reference, deadline.problem)
-    if deadline.is_reserved:
+
+
+def is_reserved(connection: Connection, deadline: Deadline) -> bool:
+    """Return whether the row only reserves the id and the name for a call from SQL that no tick has applied."""
+    return not deadline.definition and deadline.problem is None and store.requested(connection, deadline.id) is not None
+
+
+def refuse_reserved(connection: Connection, reference: object, deadline: Deadline) -> None:
+    """Raise `DeadlineNotApplied` if SQL has reserved the deadline, and no tick has applied the call."""
+    if is_reserved(connection, deadline):
         raise DeadlineNotApplied(reference)
 
 
@@ -209,10 +217,12 @@ def update_by_name(
         BudgetExceeded: Planning the stages takes too many steps.
     """
     before, now = found
-    if before.is_reserved:
+    if is_reserved(connection, before):
         store.delete(connection, before.id)
         _insert(connection, [_row(before.id, new, now)])
         return store.read(connection, before.id), "created"
+    # This call is newer than a call from SQL that is not applied yet.
+    store.end_request(connection, before.id)
     definition = new.definition
     # The reach is not compared: unchanged addresses keep the reach of the call that first gave them.
     if before.problem is None and {**before.definition, "reach": None} == {**definition, "reach": None}:
@@ -247,7 +257,7 @@ def apply_requested(connection: Connection, deadline_id: UUID, requested: str, n
         InvalidArgument, RecurrenceInvalid, DeadlineUnusable, BudgetExceeded: As for `create` and `update_by_name`.
     """
     found = store.lock(connection, [deadline_id])
-    if not found or not store.end_request(connection, deadline_id, requested):
+    if not found or store.requested(connection, deadline_id) != requested:
         return False
     deadline = found[0].deadline
     if not deadline.is_unresolved:
@@ -264,7 +274,7 @@ def refuse_requested(connection: Connection, deadline_id: UUID, requested: str, 
     for deadline, now in store.lock(connection, [deadline_id]):
         if store.requested(connection, deadline_id) != requested:
             return
-        if not deadline.is_reserved:
+        if not is_reserved(connection, deadline):
             entry = store.history_entry("refused", now, by="deadline:apply", reason=reason)
             store.write(connection, {deadline_id: {"entry": entry}})
         elif deadline.is_unresolved:

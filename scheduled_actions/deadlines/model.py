@@ -169,11 +169,6 @@ class Deadline:
         """Whether the deadline is open or missed."""
         return self.status in UNRESOLVED
 
-    @property
-    def is_reserved(self) -> bool:
-        """Whether the row only reserves the id and the name for a call from SQL that no tick has applied."""
-        return not self.definition and self.problem is None
-
     def is_acknowledged(self, now: datetime) -> bool:
         """Return whether an acknowledgement is in effect at `now`, an aware instant."""
         until = self.acknowledged_until

@@ -18,7 +18,6 @@ from scheduled_actions.actions.validation import ActionValidator
 from scheduled_actions.core import checks as arguments, json_text
 from scheduled_actions.core.errors import (
     ActionTypeForbidden,
-    DeadlineNotApplied,
     InvalidArgument,
     UnknownDeadline,
     WrongDeadlineStatus,
@@ -140,8 +139,6 @@ class Deadlines:
             result: tuple[Deadline, SetOutcome]
             for _ in range(2):
                 if (found := _lock_by_name(lent, new)) is not None:
-                    # This call is newer than a call from SQL that is not applied yet.
-                    store.end_request(lent, found.deadline.id)
                     result = change.update_by_name(lent, found, new)
                     break
                 if created := change.create(lent, [new]):
@@ -401,6 +398,7 @@ class Deadlines:
                     raise UnknownDeadline(deadline_id)
                 deadline, now = rows[deadline_id]
                 refuse_closed(deadline_id, deadline)
+                change.refuse_reserved(lent, deadline_id, deadline)
                 moved.append((deadline, deadline, due_instant(due_at, deadline.timezone, now=now)))
             if moved:
                 change.move(lent, moved, next(iter(rows.values())).now, by=by, reason=reason, resend=resend)
@@ -518,8 +516,7 @@ class Deadlines:
                 return deadline
             if deadline.status == "cancelled":
                 raise WrongDeadlineStatus(reference, deadline.status, "open and missed")
-            if deadline.is_reserved:
-                raise DeadlineNotApplied(reference)
+            change.refuse_reserved(lent, reference, deadline)
             closed_at = done_at or now
             if closed_at > now:
                 raise InvalidArgument("at", at, problem=f"must not be in the future: {closed_at.isoformat()}")
@@ -667,11 +664,13 @@ class Deadlines:
             UnknownDeadline: No deadline has that id or name (in that team).
             WrongDeadlineStatus: `statuses` are given, and the deadline has another status.
             DeadlineUnusable: `statuses` are given, and the stored row is invalid.
+            DeadlineNotApplied: `statuses` are given, SQL has reserved the deadline, and no tick has applied the call.
         """
         with borrowed_connection(self.database, connection) as lent, atomic(lent):
             deadline, now = store.lock_one(lent, reference, team_id)
             if statuses:
                 refuse_closed(reference, deadline, *statuses)
+                change.refuse_reserved(lent, reference, deadline)
             yield lent, deadline, now
         announce(self.wake, connection)
 

@@ -293,11 +293,9 @@ def requested(connection: Connection, deadline_id: UUID) -> str | None:
     return None if row is None else row[0]
 
 
-def end_request(connection: Connection, deadline_id: UUID, requested: str | None = None) -> bool:
-    """Clear the arguments of a call from SQL (None: of any); return False if a later call has replaced them."""
-    return (
-        sql.run(connection, "end_deadline_request", deadline_id=deadline_id, requested=requested).fetchone() is not None
-    )
+def end_request(connection: Connection, deadline_id: UUID) -> None:
+    """Clear the arguments of a call from SQL that is not applied."""
+    sql.run(connection, "end_deadline_request", deadline_id=deadline_id)
 
 
 def delete(connection: Connection, deadline_id: UUID) -> None:

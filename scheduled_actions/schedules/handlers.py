@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core import json_text
 from scheduled_actions.core.errors import RequestError
-from scheduled_actions.database.connection import Connection
 from scheduled_actions.registry.handler import Fail, Skip
 from scheduled_actions.schedules import store
 from scheduled_actions.schedules.model import APPLY
@@ -38,17 +37,17 @@ def apply(schedules: Schedules, schedule_id: UUID) -> Skip | dict[str, Any]:
         FunctionTimedOut: A project function of the rule exceeded its time limit.
     """
     with schedules.database.connection() as connection:
-        row = _requested(connection, schedule_id)
-    if row is None:
+        requested = store.requested(connection, schedule_id)
+    if requested is None:
         return Skip("the schedule was deleted, or the call has been applied already")
     try:
-        schedules.upsert(schedule_id=schedule_id, **_arguments(row[0]))
+        schedules.upsert(schedule_id=schedule_id, **_arguments(requested))
     except RequestError as error:
-        _pause(schedules, schedule_id, row[0], str(error))
+        _pause(schedules, schedule_id, requested, str(error))
         raise Fail(str(error)) from error
     with schedules.database.connection() as connection:
         # A later call, which has replaced the arguments, has its own action.
-        store.sql.run(connection, "end_schedule_request", {"schedule_id": schedule_id, "requested": row[0]})
+        store.sql.run(connection, "end_schedule_request", {"schedule_id": schedule_id, "requested": requested})
     return {"schedule_id": str(schedule_id)}
 
 
@@ -63,11 +62,6 @@ def _arguments(requested: str) -> dict[str, Any]:
     return {name: value for name, value in (given | instants).items() if value is not None}
 
 
-def _requested(connection: Connection, schedule_id: UUID) -> tuple[str] | None:
-    """Return the arguments of the latest call that is not applied, as JSON text; None if there is none."""
-    return store.sql.run(connection, "requested_schedule", {"schedule_id": schedule_id}).fetchone()
-
-
 def _pause(schedules: Schedules, schedule_id: UUID, requested: str, problem: str) -> None:
     """Pause a schedule because a call was refused.
 
@@ -77,7 +71,7 @@ def _pause(schedules: Schedules, schedule_id: UUID, requested: str, problem: str
     reason = settlement.clean(f"schedule_recurring_action from SQL was refused: {problem}")
     with schedules.database.connection() as connection, connection.transaction():
         for schedule, _ in store.lock(connection, [schedule_id]):
-            is_current = _requested(connection, schedule_id) == (requested,)
+            is_current = store.requested(connection, schedule_id) == requested
             if is_current and (schedule.status == "active" or schedule.is_refused or not schedule.definition):
                 store.drop_planned(connection, schedule_id)
                 store.advance(

@@ -6,7 +6,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 from uuid import UUID
 
-from scheduled_actions.core.errors import ScheduleNotApplied
 from scheduled_actions.core.retry import RetryPolicy
 
 #: `fixed`: occurrences follow the rule; `rolling`: the next one is counted from the end of the last run.
@@ -154,11 +153,6 @@ class Schedule(PlanningState):
     updated_at: datetime
     #: Which stored value is unusable and was replaced; None if all are usable. Not a column.
     problem: str | None = None
-
-    def refuse_unapplied(self, reference: object) -> None:
-        """Raise `ScheduleNotApplied` if SQL has reserved the schedule, and its arguments are not applied."""
-        if not self.definition:
-            raise ScheduleNotApplied(reference, self.status_reason or "no tick has applied the call from SQL")
 
     @property
     def is_refused(self) -> bool:

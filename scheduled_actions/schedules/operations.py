@@ -90,7 +90,7 @@ def resume(
             raise ScheduleEnded(reference, schedule.status_reason)
         if schedule.status == "active":
             return schedule
-        schedule.refuse_unapplied(reference)
+        store.refuse_unapplied(borrowed, reference, schedule)
         by = arguments.check_text("by", by)
         store.advance(borrowed, [store.ScheduleUpdate(schedule.id, status="active", status_by=by, failures=0)])
         # A rolling schedule whose run outlasted the pause continues from the end of that run.

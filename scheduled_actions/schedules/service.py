@@ -239,12 +239,12 @@ class Schedules:
         if changes.get("recurrence") or changes.get("skip"):
             with borrowed_connection(self.database, connection) as borrowed:
                 before = self.read(borrowed, reference, team_id).schedule
-            before.refuse_unapplied(reference)
+            store.refuse_unapplied(borrowed, reference, before)
             self._try_functions(self._redefined(before, changes, requester))
         with borrowed_connection(self.database, connection) as borrowed, atomic(borrowed):
             found = self.read(borrowed, reference, team_id, locked=True)
             schedule = found.schedule
-            schedule.refuse_unapplied(reference)
+            store.refuse_unapplied(borrowed, reference, schedule)
             definition = self._redefined(schedule, changes, requester)
             text = None
             if payload is not None:

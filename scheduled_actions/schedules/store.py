@@ -9,6 +9,7 @@ from uuid import UUID
 
 from scheduled_actions.actions.store import action_of
 from scheduled_actions.core.action import Action, Claimed, Status
+from scheduled_actions.core.errors import ScheduleNotApplied
 from scheduled_actions.core.stored_values import (
     COUNT,
     OBJECT,
@@ -186,6 +187,18 @@ def latest_outcomes(
     ):
         found[schedule_id].append(OccurrenceOutcome(action_id, Status(status), occurrence_at))
     return found
+
+
+def requested(connection: Connection, schedule_id: UUID) -> str | None:
+    """Return the arguments of the latest call from SQL that is not applied, as JSON text; None if there is none."""
+    row = sql.run(connection, "requested_schedule", {"schedule_id": schedule_id}).fetchone()
+    return None if row is None else row[0]
+
+
+def refuse_unapplied(connection: Connection, reference: object, schedule: Schedule) -> None:
+    """Raise `ScheduleNotApplied` if SQL has reserved the schedule, and its arguments are not applied."""
+    if not schedule.definition and requested(connection, schedule.id) is not None:
+        raise ScheduleNotApplied(reference, schedule.status_reason or "no tick has applied the call from SQL")
 
 
 def lock(connection: Connection, ids: Collection[UUID]) -> list[ScheduleSnapshot]:
