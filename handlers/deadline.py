@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from scheduled_actions import Context, Exponential, Skip, action, runtime
-from scheduled_actions.deadlines.handlers import AppliedDeadline, StagePayload, apply, miss, renew, send_notices
+from scheduled_actions.deadlines.handlers import StagePayload, miss, renew, send_notices
+from scheduled_actions.deadlines.requested import AppliedDeadline, apply
 
 
 @action("reminder:send", transactional=True, max_attempts=10, description="Send a reminder of a deadline")

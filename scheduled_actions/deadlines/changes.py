@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from scheduled_actions.core.errors import (
-    DeadlineNotApplied,
     DeadlineUnusable,
     InvalidArgument,
     RecurrenceInvalid,
@@ -57,17 +56,6 @@ def refuse_closed(reference: object, deadline: Deadline, *statuses: str) -> None
         raise WrongDeadlineStatus(reference, deadline.status, " and ".join(allowed))
     if deadline.problem is not None:
         raise DeadlineUnusable(reference, deadline.problem)
-
-
-def is_reserved(connection: Connection, deadline: Deadline) -> bool:
-    """Return whether the row only reserves the id and the name for a call from SQL that no tick has applied."""
-    return not deadline.definition and deadline.problem is None and store.requested(connection, deadline.id) is not None
-
-
-def refuse_reserved(connection: Connection, reference: object, deadline: Deadline) -> None:
-    """Raise `DeadlineNotApplied` if SQL has reserved the deadline, and no tick has applied the call."""
-    if is_reserved(connection, deadline):
-        raise DeadlineNotApplied(reference)
 
 
 def create(connection: Connection, checked: Sequence[NewDeadline]) -> list[UUID]:
@@ -217,7 +205,7 @@ def update_by_name(
         BudgetExceeded: Planning the stages takes too many steps.
     """
     before, now = found
-    if is_reserved(connection, before):
+    if store.is_reserved(connection, before):
         store.delete(connection, before.id)
         _insert(connection, [_row(before.id, new, now)])
         return store.read(connection, before.id), "created"
@@ -247,39 +235,6 @@ def update_by_name(
         )
     redefine(connection, found, new, definition, by=new.created_by)
     return store.read(connection, before.id), "changed"
-
-
-def apply_requested(connection: Connection, deadline_id: UUID, requested: str, new: NewDeadline) -> bool:
-    """Create or update a deadline that SQL has requested; return whether these arguments were still requested.
-
-    Raises:
-        WrongDeadlineStatus: The deadline was completed or cancelled after the call.
-        InvalidArgument, RecurrenceInvalid, DeadlineUnusable, BudgetExceeded: As for `create` and `update_by_name`.
-    """
-    found = store.lock(connection, [deadline_id])
-    if not found or store.requested(connection, deadline_id) != requested:
-        return False
-    deadline = found[0].deadline
-    if not deadline.is_unresolved:
-        raise WrongDeadlineStatus(deadline_id, deadline.status, "open and missed")
-    update_by_name(connection, found[0], new)
-    return True
-
-
-def refuse_requested(connection: Connection, deadline_id: UUID, requested: str, reason: str) -> None:
-    """Record that a call from SQL was refused: cancel a new deadline; add an entry to the history of another one.
-
-    If these arguments are not requested any more, because of a later call, nothing is changed.
-    """
-    for deadline, now in store.lock(connection, [deadline_id]):
-        if store.requested(connection, deadline_id) != requested:
-            return
-        if not is_reserved(connection, deadline):
-            entry = store.history_entry("refused", now, by="deadline:apply", reason=reason)
-            store.write(connection, {deadline_id: {"entry": entry}})
-        elif deadline.is_unresolved:
-            entry = store.history_entry("cancelled", now, by="deadline:apply", reason=reason)
-            close(connection, deadline, now, entry, closed_reason=reason)
 
 
 def close(

@@ -6,7 +6,7 @@
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -15,23 +15,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.actions.rules.settlement import Outcome
-from scheduled_actions.core import json_text
 from scheduled_actions.core.action import Claimed
-from scheduled_actions.core.errors import RequestError, StateConflict, UnknownDeadline
+from scheduled_actions.core.errors import UnknownDeadline
 from scheduled_actions.database.connection import Connection, Database
 from scheduled_actions.database.transactions import limit_lock_waits
 from scheduled_actions.deadlines import store
-from scheduled_actions.deadlines.changes import create_next, refuse_requested
+from scheduled_actions.deadlines.changes import create_next
 from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
 from scheduled_actions.deadlines.rules.calendar import parse_offset
 from scheduled_actions.notifications.planning import Notifications
 from scheduled_actions.notifications.rules.people import Person, parse_channel
 from scheduled_actions.notifications.rules.reminder import NoticeKind, Reminder
-from scheduled_actions.registry.handler import Context, Fail, Skip
-
-if TYPE_CHECKING:
-    from scheduled_actions.deadlines.service import Deadlines
+from scheduled_actions.registry.handler import Context, Skip
 
 #: Emitted when a deadline is marked missed.
 MISSED_EVENT = "deadline:missed"
@@ -120,43 +116,6 @@ def _begin(connection: Connection, claimed: Claimed) -> Guard | Outcome | None:
         return outcome
     condition_text = None if stage.condition is None else json.dumps(stage.condition)
     return Guard(deadline.id, name, deadline.revision, condition_text)
-
-
-class AppliedDeadline(BaseModel):
-    """The payload of `deadline:apply`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    deadline_id: Annotated[UUID, Field(strict=False)]
-
-
-def apply(deadlines: "Deadlines", deadline_id: UUID) -> Skip | dict[str, Any]:
-    """Create or update a deadline with the arguments of the latest call from SQL, as `Deadlines.set` does.
-
-    If the arguments are refused, a new deadline is cancelled with the reason; another one is not changed, and the
-    reason is added to its history.
-
-    Returns:
-        The id of the deadline as `deadline_id`; Skip if it does not exist, or if the call has been applied already.
-
-    Raises:
-        Fail: The arguments are invalid.
-        HandlerBroken: The handler of an auto-action cannot be loaded.
-    """
-    with deadlines.database.connection() as connection:
-        requested = store.requested(connection, deadline_id)
-    if requested is None:
-        return Skip("the deadline does not exist, or the call has been applied already")
-    try:
-        given = cast("dict[str, Any]", json_text.decode(requested, name="the call"))
-        due_at = given["due_at"] and datetime.fromisoformat(given["due_at"])
-        is_applied = deadlines.apply(deadline_id, requested, {**given, "due_at": due_at})
-    except (RequestError, StateConflict) as error:
-        with deadlines.database.connection() as connection, connection.transaction():
-            reason = settlement.clean(f"set_deadline from SQL was refused: {error}")
-            refuse_requested(connection, deadline_id, requested, reason)
-        raise Fail(str(error)) from error
-    return {"deadline_id": str(deadline_id)} if is_applied else Skip("a later call has replaced this one")
 
 
 class StagePayload(BaseModel):

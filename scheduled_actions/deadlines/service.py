@@ -133,7 +133,7 @@ class Deadlines:
             DeadlineUnusable: The stored row of a deadline in the series is invalid; nothing was changed.
             DatabaseUnavailable: The database cannot be reached; nothing was changed.
         """
-        new = self._checked(given, requester)
+        new = self.checked(given, requester)
         with borrowed_connection(self.database, connection) as lent, atomic(lent):
             # If another session creates a deadline of this name at the same time, the second attempt updates it.
             result: tuple[Deadline, SetOutcome]
@@ -148,27 +148,6 @@ class Deadlines:
                 raise UnknownDeadline(new.name)
         announce(self.wake, connection)
         return result
-
-    def apply(self, deadline_id: UUID, requested: str, given: Mapping[str, Any]) -> bool:
-        """Create or update a deadline that SQL has requested, as `set` does; return whether it was still requested.
-
-        The deadline of a team may only use the channels that are open to teams.
-
-        Args:
-            deadline_id: The deadline.
-            requested: The arguments of the call, as stored.
-            given: The same arguments, for `set`.
-
-        Raises:
-            RequestError: As for `set`.
-            WrongDeadlineStatus: The deadline was completed or cancelled after the call.
-            DeadlineUnusable: As for `set`.
-        """
-        new = self._checked(given, None, reach=None if given.get("team_id") is None else "team")
-        with self.database.connection() as lent, lent.transaction():
-            is_requested = change.apply_requested(lent, deadline_id, requested, new)
-        announce(self.wake, None)
-        return is_requested
 
     def set_many(
         self, given: Sequence[Mapping[str, Any]], *, connection: psycopg.Connection[Any] | None = None
@@ -189,7 +168,7 @@ class Deadlines:
         known: set[str] = set()
         for position, one in enumerate(given):
             try:
-                checked.append(self._checked(one, None, known))
+                checked.append(self.checked(one, None, known))
             except Exception as error:
                 error.add_note(f"in deadlines[{position}]")
                 raise
@@ -217,7 +196,7 @@ class Deadlines:
         Raises:
             RequestError: An argument is invalid, or the requester may not schedule an auto-action.
         """
-        new = self._checked(given, requester)
+        new = self.checked(given, requester)
         now, clock = self._now(), planning.DeadlineClock.of(new)
         due_at = change.first_due_at(new, clock, now)
         return _preview(due_at, new.timezone, planning.plan(new.stages, due_at=due_at, clock=clock, now=now))
@@ -398,7 +377,7 @@ class Deadlines:
                     raise UnknownDeadline(deadline_id)
                 deadline, now = rows[deadline_id]
                 refuse_closed(deadline_id, deadline)
-                change.refuse_reserved(lent, deadline_id, deadline)
+                store.refuse_reserved(lent, deadline_id, deadline)
                 moved.append((deadline, deadline, due_instant(due_at, deadline.timezone, now=now)))
             if moved:
                 change.move(lent, moved, next(iter(rows.values())).now, by=by, reason=reason, resend=resend)
@@ -516,7 +495,7 @@ class Deadlines:
                 return deadline
             if deadline.status == "cancelled":
                 raise WrongDeadlineStatus(reference, deadline.status, "open and missed")
-            change.refuse_reserved(lent, reference, deadline)
+            store.refuse_reserved(lent, reference, deadline)
             closed_at = done_at or now
             if closed_at > now:
                 raise InvalidArgument("at", at, problem=f"must not be in the future: {closed_at.isoformat()}")
@@ -670,7 +649,7 @@ class Deadlines:
             deadline, now = store.lock_one(lent, reference, team_id)
             if statuses:
                 refuse_closed(reference, deadline, *statuses)
-                change.refuse_reserved(lent, reference, deadline)
+                store.refuse_reserved(lent, reference, deadline)
             yield lent, deadline, now
         announce(self.wake, connection)
 
@@ -678,7 +657,7 @@ class Deadlines:
         with borrowed_connection(self.database, None) as lent:
             return database_clock.now(lent)
 
-    def _checked(
+    def checked(
         self,
         given: Mapping[str, Any],
         requester: Requester | None,
@@ -686,6 +665,17 @@ class Deadlines:
         *,
         reach: AddressReach | None = None,
     ) -> NewDeadline:
+        """Return the validated arguments of `set`.
+
+        Args:
+            given: The arguments.
+            requester: The token of an HTTP request; None: application code.
+            known: Recipients that were validated before; these are added.
+            reach: Which addresses the notices may use; None: those of the requester.
+
+        Raises:
+            RequestError: As for `set`.
+        """
         new = replace(new_deadline(given), reach=reach or reach_of(requester))
         return self._validated(new, requester, known=known)
 

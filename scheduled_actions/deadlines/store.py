@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from scheduled_actions.core import checks as arguments
-from scheduled_actions.core.errors import UnknownDeadline
+from scheduled_actions.core.errors import DeadlineNotApplied, UnknownDeadline
 from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements
 from scheduled_actions.deadlines.model import Deadline, Stage
@@ -291,6 +291,17 @@ def requested(connection: Connection, deadline_id: UUID) -> str | None:
     """Return the arguments of the latest call from SQL that is not applied, as JSON text; None if there is none."""
     row = sql.run(connection, "requested_deadline", deadline_id=deadline_id).fetchone()
     return None if row is None else row[0]
+
+
+def is_reserved(connection: Connection, deadline: Deadline) -> bool:
+    """Return whether the row only reserves the id and the name for a call from SQL that no tick has applied."""
+    return not deadline.definition and deadline.problem is None and requested(connection, deadline.id) is not None
+
+
+def refuse_reserved(connection: Connection, reference: object, deadline: Deadline) -> None:
+    """Raise `DeadlineNotApplied` if SQL has reserved the deadline, and no tick has applied the call."""
+    if is_reserved(connection, deadline):
+        raise DeadlineNotApplied(reference)
 
 
 def end_request(connection: Connection, deadline_id: UUID) -> None:

@@ -31,8 +31,6 @@ _FIRST_YEAR, _LAST_YEAR = 2, 9998
 _CACHED_MOST = 4096
 _RESULTS_CACHED_MOST = 256
 _NO_SKIPS = Skips()
-#: Maximum length of a rule in characters.
-_LENGTH_MOST = 2000
 
 _POSSIBLE = (
     'an interval ("every 30 minutes", "daily", "PT10M"), a cron expression ("0 9 * * MON-FRI"), '
@@ -332,8 +330,8 @@ def _parse(source: _Source, zone: ZoneInfo, budget: EvaluationBudget) -> Rule:
     """Parse a rule of any kind; the budget covers parsing and finding the last occurrence of a rule with COUNT."""
     text, anchor, since = source.text, source.anchor, source.since
     budget.spend(20 + len(text) // 10)  # for parsing a rule of any kind
-    if len(text) > _LENGTH_MOST:
-        raise RecurrenceInvalid(text, f"has {len(text):,} characters; the maximum is {_LENGTH_MOST:,}")
+    if len(text) > arguments.RECURRENCE_LIMIT:
+        raise RecurrenceInvalid(text, f"has {len(text):,} characters; the maximum is {arguments.RECURRENCE_LIMIT:,}")
     words = " ".join(text.lower().split())
     # The module of a kind is loaded with the first rule of that kind.
     if words.startswith(PREFIX):

@@ -198,7 +198,8 @@ def requested(connection: Connection, schedule_id: UUID) -> str | None:
 def refuse_unapplied(connection: Connection, reference: object, schedule: Schedule) -> None:
     """Raise `ScheduleNotApplied` if SQL has reserved the schedule, and its arguments are not applied."""
     if not schedule.definition and requested(connection, schedule.id) is not None:
-        raise ScheduleNotApplied(reference, schedule.status_reason or "no tick has applied the call from SQL")
+        refused = f"{schedule.status_reason}; call schedule_recurring_action with valid arguments"
+        raise ScheduleNotApplied(reference, refused if schedule.is_refused else "no tick has applied the call from SQL")
 
 
 def lock(connection: Connection, ids: Collection[UUID]) -> list[ScheduleSnapshot]:

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 import scheduled_actions
 from handlers import deadline as own
 from scheduled_actions.core.errors import DeadlineNotApplied, UnknownDeadline
-from scheduled_actions.deadlines import handlers
+from scheduled_actions.deadlines import requested
 from scheduled_actions.deadlines.service import Deadlines
 from tests.deadlines.deadline_project import deadline_project, planned, send, start
 from tests.factories import NOW, set_clock, together
@@ -213,14 +213,14 @@ def test_a_deadline_that_a_person_cancels_before_the_tick_stays_cancelled(projec
 
 def test_a_call_made_while_an_earlier_one_is_applied_is_applied_afterwards(project, connection, monkeypatch):
     call(connection, name="renewal")
-    apply = Deadlines.apply
+    checked = Deadlines.checked
 
-    def call_again_and_apply(deadlines, *arguments):
+    def call_again(deadlines, *arguments, **options):
         monkeypatch.undo()
         call(connection, name="renewal", due_at=DUE + timedelta(days=5))
-        return apply(deadlines, *arguments)
+        return checked(deadlines, *arguments, **options)
 
-    monkeypatch.setattr(Deadlines, "apply", call_again_and_apply)
+    monkeypatch.setattr(Deadlines, "checked", call_again)
     project.processor.tick()
     project.processor.tick()
 
@@ -270,8 +270,8 @@ INVALID = [
     ("timezone => ''", "timezone: must have 1 to 255 characters"),
     ("team_id => ''", "team_id: must have 1 to 255 characters"),
     ("name => ''", "name: must have 1 to 200 characters"),
-    ("name => '0197a000-0000-7000-8000-000000000001'", "name must not be a UUID"),
-    ("name => '{0197a000-0000-7000-8000-000000000001}'", "name must not be a UUID"),
+    ("name => '0197a000-0000-7000-8000-000000000001'", "name: 0197a000-0000-7000-8000-000000000001 is a UUID"),
+    ("name => '{0197a000-0000-7000-8000-000000000001}'", "name: {0197a000-0000-7000-8000-000000000001} is a UUID"),
     ("metadata => '[]'", "metadata: must be a JSON object, not a JSON array"),
     ("metadata => jsonb_build_object('a', repeat('x', 65536))", "metadata is "),
     ("created_by => repeat('x', 65537)", "created_by is 65537 bytes; the limit is 65536"),
@@ -338,14 +338,14 @@ def test_a_later_call_from_python_replaces_a_call_from_sql(project, connection, 
 
 def test_a_refusal_does_not_cancel_a_deadline_with_a_later_call(project, connection, monkeypatch):
     call(connection, name="x", reminders=BAD)
-    refuse = handlers.refuse_requested
+    refuse = requested.refuse_requested
 
     def refuse_late(*arguments):
-        monkeypatch.setattr(handlers, "refuse_requested", refuse)
+        monkeypatch.setattr(requested, "refuse_requested", refuse)
         call(connection, name="x")
         refuse(*arguments)
 
-    monkeypatch.setattr(handlers, "refuse_requested", refuse_late)
+    monkeypatch.setattr(requested, "refuse_requested", refuse_late)
     for _ in range(2):
         project.processor.tick()
 

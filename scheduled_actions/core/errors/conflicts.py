@@ -48,7 +48,7 @@ class ScheduleEnded(StateConflict):
 class ScheduleNotApplied(StateConflict):
     """SQL has reserved the schedule, but the call was refused, or no tick has applied it: it has no valid arguments."""
 
-    message = "schedule {reference} cannot be changed: {reason}; call schedule_recurring_action with valid arguments"
+    message = "schedule {reference} cannot be changed: {reason}"
     reference: object
     reason: str
 

@@ -163,9 +163,7 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
     if not recipients and any(stage.kind == "reminder" and not stage.to for stage in stages):
         raise InvalidArgument("recipients", problem="is required, because a reminder has no `to`")
     metadata = arguments.document_text("metadata", given.get("metadata"))
-    name = arguments.check_text("name", given.get("name"), longest=200)
-    if name is not None and new_schedule.reference(name)[0] is not None:
-        raise InvalidArgument("name", name, problem=f"must not be a UUID, which would be read as an id: {name}")
+    name = new_schedule.check_reference_name("name", given.get("name"))
     return NewDeadline(
         target_type=arguments.check_name("target.type", target["type"], longest=255),
         target_id=arguments.check_name("target.id", target["id"], longest=255),

@@ -108,7 +108,8 @@ def reference(value: UUID | str) -> tuple[UUID | None, str | None]:
         return None, None
 
 
-def _name(name: str, value: Any, _: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+def check_reference_name(name: str, value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return the name of a schedule or a deadline, which must not be an id, too; None for None."""
     if parse_uuid(value) is not None:
         raise InvalidArgument(name, problem=f"{value} is a UUID and would be read as an id: choose another name")
     return checks.check_text(name, value, longest=_NAME_MOST)
@@ -162,7 +163,7 @@ _CHECKS: dict[str, _Check] = {
     "recurrence": lambda name, value, _: checks.check_recurrence(name, value),
     "scheduled_at": _scheduled_at,
     "timezone": lambda _, value, __: checks.check_timezone(value).key,
-    "name": _name,
+    "name": lambda name, value, _: check_reference_name(name, value),
     "team_id": _text(255),
     "recurrence_type": _one_of(get_args(RecurrenceType)),
     "misfire": _one_of(get_args(Misfire)),

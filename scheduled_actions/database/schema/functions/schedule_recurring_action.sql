@@ -53,9 +53,7 @@ create or replace function schedule_recurring_action(
           then format('scheduled_at: %s is not in the years 1 to 9999', scheduled_at)
         when until <> scheduled_actions_clamp_instant(until) then format('until: %s is not in the years 1 to 9999', until)
         when length(timezone) not between 1 and 255 then 'timezone: must have 1 to 255 characters'
-        when length(name) not between 1 and 200 then 'name: must have 1 to 200 characters'
-        when name ~* '^(urn:uuid:)?\{?[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\}?$'
-          then format('name: %s is a UUID and would be read as an id: choose another name', name)
+        when scheduled_actions_name_problem(name) is not null then scheduled_actions_name_problem(name)
         when recurrence_type is null or recurrence_type not in ('fixed', 'rolling')
           then format('recurrence_type: %L is not fixed or rolling', left(recurrence_type, 80))
         when misfire is null or misfire not in ('fire_once', 'skip', 'catch_up')

@@ -36,7 +36,7 @@ create or replace function set_deadline(
             or length(target ->> 'id') not between 1 and 255
           else true
         end
-        then 'target: must be {"type": …, "id": …} with 1 to 255 characters each'
+        then 'target: must be {"type": "license", "id": "42"}, with two strings of 1 to 255 characters'
       when due_at is null and recurrence is null then 'due_at is required for a deadline without a recurrence'
       when due_at < '1900-01-01Z' or due_at >= '9801-01-01Z'
         then format('due_at: %s is not an instant between the years 1900 and 9800', due_at)
@@ -51,9 +51,7 @@ create or replace function set_deadline(
       when length(recurrence) not between 1 and 2000 then 'recurrence: must have 1 to 2000 characters'
       when length(timezone) not between 1 and 255 then 'timezone: must have 1 to 255 characters'
       when length(team_id) not between 1 and 255 then 'team_id: must have 1 to 255 characters'
-      when length(name) not between 1 and 200 then 'name: must have 1 to 200 characters'
-      when name ~* '^(urn:uuid:)?\{?[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\}?$'
-        then format('name must not be a UUID, which would be read as an id: %s', name)
+      when scheduled_actions_name_problem(name) is not null then scheduled_actions_name_problem(name)
       when jsonb_typeof(metadata) not in ('object', 'null')
         then format('metadata: must be a JSON object, not a JSON %s', jsonb_typeof(metadata))
       when octet_length(metadata::text) > 65536
