@@ -313,6 +313,7 @@ class Runtime:
         return hooks.Hooks(
             prepare=(
                 hooks.NamedStep("webhooks", self._share_fifo_endpoints),
+                hooks.NamedStep("limits", self._share_limits),
                 hooks.NamedStep("schedules", self._sync_schedules),
             ),
             checks=(hooks.NamedStep("secrets", self._check_stored_secrets),),
@@ -321,7 +322,12 @@ class Runtime:
             evaluate=_later("actions.evaluation:evaluate"),
             check_external=self._check_external,
             around_attempt=(_DeadlineGuards(self.database),),
-            prune=(_later("actions.waits:prune"), _later("actions.store:prune_rows"), prune_deadlines),
+            prune=(
+                _later("limits.claims:prune_keys"),
+                _later("actions.waits:prune"),
+                _later("actions.store:prune_rows"),
+                prune_deadlines,
+            ),
             background=lambda on_finished: deferred.PlanningThreads(self._deferred, on_finished),
             next_occurrence=self.schedule_rules.next_of,
         )
@@ -331,6 +337,10 @@ class Runtime:
         endpoints = self.config.settings.webhooks.endpoints
         names = sorted(name for name, endpoint in endpoints.items() if endpoint.ordering == "fifo")
         shared_settings.write(connection, "webhook_fifo", names)
+
+    def _share_limits(self, connection: Connection) -> None:
+        """Store the limits in the database, where claims read them."""
+        _imported("limits.store:write_rules")(connection, self.config.settings.limits)
 
     def _check_stored_secrets(self, connection: Connection) -> None:
         """Check that the encryption key decrypts the stored secrets; otherwise, every delivery with one would fail."""

@@ -56,6 +56,8 @@ def claim_free(
 ) -> tuple[list[Claimed], ScanPosition]:
     """Claim due actions without a lock group, in order of priority and time.
 
+    Actions with limit keys are parked instead, each in the queue of its first key.
+
     Args:
         connection: In a transaction if hooks must decide about occurrences before the claim is committed; otherwise in
             autocommit mode.
@@ -66,15 +68,16 @@ def claim_free(
         with_series: False claims nothing if the batch would contain an occurrence of a schedule.
 
     Returns:
-        The claimed actions in order, and where the next scan continues; `START` if nothing was claimed.
+        The claimed actions in order, and where the next scan continues; `START` if nothing was claimed or parked.
     """
-    claimed = _claim(
+    found = _claim(
         connection,
         "claim_free",
         tick,
         {"wanted": wanted, "token": uuid4(), "with_series": with_series, **scan_parameters(after, excluded)},
     )
-    last = claimed[-1] if claimed else None
+    last = found[-1] if found else None
+    claimed = [one for one in found if one.limit_keys is None]
     return claimed, START if last is None else ScanPosition(last.priority, last.scheduled_text, last.id)
 
 
@@ -156,8 +159,15 @@ def claim_grouped(
         connection, "claim_held", tick, {**groups, "kept": kept, "wanted": wanted, "excluded": list(excluded)}
     )
     if len(claimed) < len(kept) + len(team_ids):
-        sql.run(connection, "drop_empty_holds", groups)
+        drop_empty_holds(connection, team_ids, lock_groups, groups["token"])
     return claimed, ScanPosition(*last)
+
+
+def drop_empty_holds(connection: Connection, team_ids: Sequence[str], lock_groups: Sequence[str], token: UUID) -> None:
+    """Free the lock groups, given by team and name, that this transaction took and in which it claimed nothing."""
+    sql.run(
+        connection, "drop_empty_holds", {"team_ids": list(team_ids), "lock_groups": list(lock_groups), "token": token}
+    )
 
 
 def claim_grouped_of_others(
@@ -193,13 +203,27 @@ def scan_parameters(after: ScanPosition, excluded: Collection[str]) -> dict[str,
 
 
 def _claim(connection: Connection, name: str, tick: TickRow, parameters: Mapping[str, Any]) -> list[Claimed]:
-    """Run a claiming statement; return the claimed actions by priority, then time, then age."""
+    return claim_with(connection, sql.text(name), tick, parameters)
+
+
+def claim_with(connection: Connection, statement: str, tick: TickRow, parameters: Mapping[str, Any]) -> list[Claimed]:
+    """Run a claiming statement, which returns the columns of `claim_columns`.
+
+    Args:
+        connection: In autocommit mode or in a transaction.
+        statement: The text of the statement.
+        tick: The claiming tick.
+        parameters: Those of the statement, with the claim token as `token`; the end of the lease is added.
+
+    Returns:
+        The claimed actions by priority, then time, then age.
+    """
 
     def row_factory(_: object) -> Callable[[Sequence[Any]], Claimed]:
         return lambda values: Claimed._make((*values, parameters["token"]))
 
     cursor = connection.cursor(row_factory=row_factory)
-    cursor.execute(sql.text(name), {**parameters, "lease_expires_at": tick.lease_expires_at})
+    cursor.execute(statement, {**parameters, "lease_expires_at": tick.lease_expires_at})
     # `returning` guarantees no order.
     return sorted(cursor.fetchall(), key=_ORDER)
 

@@ -11,11 +11,15 @@ from typing import Any, Final, TypeAlias, get_args
 from uuid import UUID
 
 from scheduled_actions.core import checks
-from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, DedupMode
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, DedupMode, OnExpiry
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.errors.families import short
 from scheduled_actions.core.messages import did_you_mean
 from scheduled_actions.core.retry import RetryPolicy
+from scheduled_actions.registry import limit_keys
+
+#: Maximum of `expires_in`, in seconds: a hundred years.
+_LONGEST_EXPIRY = 36525 * 86400
 
 
 class Unset(Enum):
@@ -53,6 +57,10 @@ class NewAction:
     after: UUID | str | Sequence[UUID | str] | None = None
     on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+    limit: str | Sequence[str] | None = None
+    expires_at: datetime | date | str | None = None
+    expires_in: timedelta | float | None = None
+    on_expiry: OnExpiry = "skip"
 
 
 _DEFAULTS: dict[str, Any] = {
@@ -147,6 +155,27 @@ def _scheduled_at(value: datetime | date | str | timedelta, given: Mapping[str, 
     return {"scheduled_at": at} if delay is None else {"delay": delay.total_seconds()}
 
 
+def _expires_at(value: datetime | date | str, given: Mapping[str, Any]) -> dict[str, Any]:
+    if given.get("expires_in") is not None:
+        raise InvalidArgument("expires_in", problem="cannot be given together with expires_at")
+    return {"expires_at": checks.check_end("expires_at", value, timezone=given.get("timezone"))}
+
+
+def _expires_in(value: timedelta | float, _: Mapping[str, Any]) -> dict[str, Any]:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    is_valid = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= _LONGEST_EXPIRY
+    if not is_valid:
+        raise InvalidArgument("expires_in", value, "a timedelta, or a number of seconds above 0, of at most 100 years")
+    return {"expires_in": float(seconds)}
+
+
+def _on_expiry(value: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    checks.check_choice("on_expiry", value, get_args(OnExpiry))
+    if given.get("expires_at") is None and given.get("expires_in") is None:
+        raise InvalidArgument("on_expiry", problem="has no effect without expires_at or expires_in")
+    return {"on_expiry": value}
+
+
 def _timezone(value: str, _: Mapping[str, Any]) -> dict[str, Any]:
     checks.check_timezone(value)
     return {}
@@ -175,4 +204,8 @@ _COLUMNS: dict[str, _Check] = {
     "user_id": _text("user_id"),
     "metadata": lambda value, _: {"metadata": checks.document_text("metadata", value)},
     "created_by": _text("created_by"),
+    "limit": lambda value, _: {"limit": limit_keys.check(value)},
+    "expires_at": _expires_at,
+    "expires_in": _expires_in,
+    "on_expiry": _on_expiry,
 }

@@ -178,15 +178,18 @@ def fail(connection: Connection, action_id: UUID, token: UUID, reason: str) -> b
     )
 
 
-def end_linger(connection: Connection, action_id: UUID) -> None:
-    """Free the lock group of an action whose handler returned late, unless the action blocks the group for a retry."""
-    store.sql.run(connection, "end_linger", {"action_id": action_id})
+def end_linger(connection: Connection, action_id: UUID, token: UUID) -> None:
+    """Free the slots and the lock group of an action whose handler returned late.
+
+    The group is kept if the action blocks it for a retry. `token` is that of the attempt that timed out.
+    """
+    store.sql.run(connection, "end_linger", {"action_id": action_id, "token": token})
 
 
 def free_stale_holds(connection: Connection) -> int:
-    """Free lock groups whose holder is neither running nor blocking them, at most 1,000.
+    """Free lock groups whose holder is neither running nor blocking them, and slots of ended claims; 1,000 each.
 
-    A group is freed at the earliest a minute after it was taken or, after a timeout, when the lease has ended.
+    A group or slot is freed at the earliest a minute after it was taken or, after a timeout, when the lease has ended.
 
     Returns:
         Number of holds that are kept for a pending, blocking action after its late handler's lease ended.

@@ -12,7 +12,7 @@ from scheduled_actions.core.config import Settings
 from scheduled_actions.core.errors import ActionTypeForbidden, UnknownActionType
 from scheduled_actions.core.requester import Requester
 from scheduled_actions.database.connection import Database
-from scheduled_actions.registry import Registry
+from scheduled_actions.registry import Registry, limit_keys
 from scheduled_actions.registry.handler import INTERNAL_TYPES, HandlerOptions
 from scheduled_actions.registry.resolution import Handler
 
@@ -179,6 +179,8 @@ class ActionValidator:
         )
         row: dict[str, Any] = {"action_type": prepared.handler.action_type, "payload": prepared.text}
         row |= columns_of(given)
+        if "limit" in row:
+            limit_keys.check_known(row["limit"], self.settings.limits)
         if own:
             row |= self._dependencies(own, depth, origin)
         # With the window given here, the SQL function need not look it up; without a dedup key it has no effect.

@@ -12,7 +12,7 @@ from scheduled_actions.actions.model import UNSET, NewAction, Unset
 from scheduled_actions.actions.search import ActionList
 from scheduled_actions.client.checks import checked
 from scheduled_actions.conditions.model import Fact, FactChange, FactReport
-from scheduled_actions.core.action import Action, DedupMode, Scheduled
+from scheduled_actions.core.action import Action, DedupMode, OnExpiry, Scheduled
 from scheduled_actions.core.messages import suggests_keywords
 from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.operations.explain.rules.facts import Explanation
@@ -43,6 +43,10 @@ def schedule_action(
     after: UUID | str | Sequence[UUID | str] | None = None,
     on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    limit: str | Sequence[str] | None = None,
+    expires_at: datetime | date | str | None = None,
+    expires_in: timedelta | float | None = None,
+    on_expiry: OnExpiry = "skip",
     connection: psycopg.Connection[Any] | None = None,
 ) -> Scheduled:
     """Schedule an action, or merge it into a pending one; return the id of that action, and whether it was merged.
@@ -77,6 +81,12 @@ def schedule_action(
         on_success: Actions to schedule in the transaction that completes this one: a mapping with the arguments of
             this function, or a list of such mappings.
         on_failure: Actions to schedule when this one fails permanently, in the same form.
+        limit: One to three limit keys, whose limits in `[limits]` of the settings apply while the action runs; None:
+            the handler's keys, or no limits.
+        expires_at: No attempt starts from then on; a datetime or string as for `scheduled_at`, a day means its last
+            second. None: the action does not expire.
+        expires_in: The same as a timedelta or seconds after `scheduled_at`.
+        on_expiry: What happens to an action that has not started by then: `skip` or `fail`.
         connection: Your own psycopg connection, whose transaction the insert joins; None: a separate transaction.
 
     Raises:
@@ -106,6 +116,10 @@ def schedule_action(
         after=after,
         on_success=on_success,
         on_failure=on_failure,
+        limit=limit,
+        expires_at=expires_at,
+        expires_in=expires_in,
+        on_expiry=on_expiry,
     )
     return runtime.current().scheduler.schedule_action(new, connection=connection)
 

@@ -1,6 +1,6 @@
 """The action as a value: one row of `scheduled_actions`, one unit of work."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -17,6 +17,8 @@ ERROR_LIMIT = 4 * 1024
 MAX_ATTEMPTS_LIMIT = 1000
 
 DedupMode = Literal["latest", "first", "append"]
+#: What happens to an action that has not started by `expires_at`.
+OnExpiry = Literal["skip", "fail"]
 
 
 class Status(StrEnum):
@@ -105,6 +107,14 @@ class Action:
     scheduled_by: UUID | None = None
     #: Retry policy of this action as JSON; None: the handler's policy, else the setting.
     retry: Any = None
+    #: The keys whose limits it counts against while it runs; None: no limits.
+    limit_keys: Sequence[str] | None = None
+    #: Why claims pass over it although it is due: `limit`, or the id of a pause.
+    parked_by: str | None = None
+    #: No attempt starts from this instant on; None: it does not expire.
+    expires_at: datetime | None = None
+    #: `skip` or `fail`: what happens at `expires_at`; None without it.
+    on_expiry: str | None = None
 
     @property
     def due_since(self) -> datetime:
@@ -173,6 +183,12 @@ class Claimed(NamedTuple):
     condition_text: str | None
     #: Whether the action was scheduled with follow-ups.
     has_follow_ups: bool
+    #: Keys whose limits it counts against; None for most actions.
+    limit_keys: list[str] | None
+    #: When it expires, in epoch seconds; None for most actions.
+    expires_epoch: float | None
+    #: Whether it fails when it expires; otherwise it is skipped.
+    fails_on_expiry: bool
     #: Fencing token: an outcome is stored only while the row has the same one.
     token: UUID
 
@@ -197,7 +213,7 @@ class Claimed(NamedTuple):
         """Return the action as handlers receive it.
 
         A claim does not read all fields: `updated_at` equals `created_at`, and `condition`, `waiting`, `on_success`,
-        `on_failure` and `retry` are None.
+        `on_failure`, `retry` and `on_expiry` are None.
 
         Args:
             payload: The decoded payload.
@@ -225,6 +241,7 @@ class Claimed(NamedTuple):
             cancel_requested_at=None,
             lease_expires_at=lease_ends,
             claim_token=self.token,
+            expires_at=_instant(self.expires_epoch),
             created_at=created_at,
             updated_at=created_at,
         )

@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
-from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, Action, DedupMode, ParentAction
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, Action, DedupMode, OnExpiry, ParentAction
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.core.messages import suggests_keywords
 from scheduled_actions.core.retry import RetryPolicy
@@ -272,6 +272,10 @@ class Context:
         after: UUID | str | Sequence[UUID | str] | None = None,
         on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        limit: str | Sequence[str] | None = None,
+        expires_at: datetime | date | str | None = None,
+        expires_in: timedelta | float | None = None,
+        on_expiry: OnExpiry = "skip",
     ) -> None:
         """Schedule a follow-up action that is inserted together with this attempt's settlement.
 
@@ -305,6 +309,10 @@ class Context:
                 after=after,
                 on_success=on_success,
                 on_failure=on_failure,
+                limit=limit,
+                expires_at=expires_at,
+                expires_in=expires_in,
+                on_expiry=on_expiry,
             )
         )
 

@@ -279,6 +279,11 @@ class TickMaintenance:
         )
         return self._found.is_recorded
 
+    @property
+    def has_queued(self) -> bool:
+        """Whether the tick has found actions in the queues of limit keys."""
+        return self._found is not None and self._found.has_queued
+
     def begin(self, connection: Connection) -> None:
         """Run the maintenance steps that have work, before the claims; a failed step does not prevent the others."""
         state, found = self._state, self._found

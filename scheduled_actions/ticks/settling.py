@@ -95,7 +95,7 @@ class ResultWriter:
                 status = self._tick.settlement_of(attempt).settlement.status
             self._count(attempt, status)
             written.may_have_freed_more |= (
-                bool(attempt.claimed.lock_group or attempt.result.follow_ups)
+                bool(attempt.claimed.lock_group or attempt.claimed.limit_keys or attempt.result.follow_ups)
                 or attempt.is_awaited
                 or (status is Status.PENDING and not isinstance(attempt.result.outcome, Released))
             )
@@ -151,7 +151,7 @@ class ResultWriter:
             written.add(settled)
             for attempt in settled.tried:
                 self._count(attempt, settled.statuses.get(attempt.claimed.id))
-                written.may_have_freed_more |= bool(attempt.claimed.lock_group)
+                written.may_have_freed_more |= bool(attempt.claimed.lock_group or attempt.claimed.limit_keys)
         return written
 
     def _settle_waiting(self, waiting: Sequence[Attempt]) -> WriteResult:
@@ -258,9 +258,9 @@ class ResultWriter:
             if not self._tick.connection.was_repeated:
                 log.warning("action.stale id=%s action_type=%s outcome=%s", claimed.id, claimed.action_type, name)
             return
-        if attempt.has_returned and claimed.lock_group is not None:
-            # The abandoned handler has returned, so its lock group can be freed before the lease ends.
-            self._tick.connection.do(partial(settling.end_linger, action_id=claimed.id))
+        if attempt.has_returned and (claimed.lock_group or claimed.limit_keys):
+            # The abandoned handler has returned, so its lock group and slots can be freed before the lease ends.
+            self._tick.connection.do(partial(settling.end_linger, action_id=claimed.id, token=claimed.token))
         if isinstance(outcome, Released):
             return
         self._tick.report.count(claimed, outcome, status)

@@ -27,6 +27,11 @@ class PendingWork(NamedTuple):
     has_prunable: bool
     #: Whether there are changes that actions may wait for.
     has_wakes: bool
+    #: Whether actions are in the queues of limit keys.
+    has_queued: bool
+    #: Whether a pending action has passed its `expires_at`.
+    has_late: bool
+    has_pauses: bool
     #: Whether there is no work, and the tick's row was written as started and ended.
     is_recorded: bool
 
@@ -55,6 +60,7 @@ class ExpiredLease(NamedTuple):
     retry_text: str | None
     lock_group: str | None
     lock_group_blocks: bool
+    limit_keys: list[str] | None
     #: The outcome in the last entry of the action's history; None if the history is empty.
     last_outcome: str | None
     schedule_id: UUID | None

@@ -10,11 +10,10 @@ from scheduled_actions.database.connection import Connection, RetryingConnection
 from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.attempts.attempt import Attempt, InFlightAttempts, RunningTick
 from scheduled_actions.ticks.claiming.claimer import MAX_REFUSED_CLAIMS, Claimer
-from scheduled_actions.ticks.claiming.scanner import FRESH_SECONDS
 from scheduled_actions.ticks.hooks import BackgroundWork
 from scheduled_actions.ticks.maintenance import TickMaintenance
 from scheduled_actions.ticks.report import TickCaller, TickReport
-from scheduled_actions.ticks.rules.plan import ANSWER_MARGIN_SECONDS, TickBudget
+from scheduled_actions.ticks.rules.plan import ANSWER_MARGIN_SECONDS, FRESH_SECONDS, TickBudget
 from scheduled_actions.ticks.settling import ResultWriter
 from scheduled_actions.ticks.worker_state import LingerLease, WorkerState
 
@@ -143,6 +142,8 @@ class Tick:
         )
         self._writer = ResultWriter(running)
         self._claimer = Claimer(running, self._writer)
+        if self._maintenance.has_queued:
+            self._claimer.scanner.include_queues()
         self._connection.do(self._maintenance.begin)
         if self._budget.linger_until > self._budget.started:
             self._connection.do(self._linger_lease.acquire)

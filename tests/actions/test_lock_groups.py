@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from datetime import timedelta
 from itertools import pairwise
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -284,7 +285,7 @@ def test_a_timed_out_member_holds_its_group_until_its_handler_returns(connection
     )
     assert claimed_ids(connection) == []
 
-    settling.end_linger(connection, late)
+    settling.end_linger(connection, late, uuid4())
 
     assert claimed_ids(connection) == [following]
 
@@ -320,7 +321,7 @@ def test_a_timed_out_blocking_member_holds_its_group_until_its_retry(connection,
     )
 
     if end == "returns":
-        settling.end_linger(connection, late)
+        settling.end_linger(connection, late, uuid4())
     move_clock(connection, timedelta(minutes=2))
     settling.free_stale_holds(connection)
     assert claimed_ids(connection) == []

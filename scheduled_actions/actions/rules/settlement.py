@@ -30,6 +30,10 @@ class AttemptedAction(Protocol):
         """Whether the action keeps its lock group while it waits for a retry, a snooze or its condition."""
 
     @property
+    def limit_keys(self) -> list[str] | None:
+        """The keys whose slots the action uses; None without limits."""
+
+    @property
     def last_outcome(self) -> str | None:
         """The outcome of the last history entry; None without entries."""
 
@@ -111,6 +115,14 @@ class ConditionFailed(_WithReason):
 
 
 @dataclass(frozen=True, slots=True)
+class Expired(_WithReason):
+    """The action reached its `expires_at` before the attempt started, so the handler was not called."""
+
+    #: Whether the action fails; otherwise it is skipped.
+    fails: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ConditionPending:
     """The condition is not met yet and is checked again later; written by `settle_waiting.sql`."""
 
@@ -131,6 +143,7 @@ Outcome: TypeAlias = (
     | Cancelled
     | NoHandler
     | ConditionFailed
+    | Expired
     | ConditionPending
 )
 
@@ -144,7 +157,7 @@ class AttemptResult:
 
 
 #: What happens to the action's lock group: `free` it for the next member, `keep` it while a blocking member waits, or
-#: let it `linger` while a handler that timed out may still be running.
+#: let it `linger` while a handler that timed out may still be running. Slots of limits are freed, unless they linger.
 Hold: TypeAlias = Literal["free", "keep", "linger"]
 
 
@@ -192,7 +205,7 @@ def decide(  # noqa: C901, PLR0911, PLR0912 - one short case per outcome
     # SQL may store a negative count, with which attempts would never end.
     attempt = max(0, action.attempts) + 1
     waits: Hold = "keep" if action.lock_group_blocks else "free"
-    late: Hold = "linger" if action.lock_group else "free"
+    late: Hold = "linger" if action.lock_group or action.limit_keys else "free"
     match outcome:
         case Completed(result):
             return Settlement(
@@ -250,6 +263,8 @@ def decide(  # noqa: C901, PLR0911, PLR0912 - one short case per outcome
             return Settlement(status=Status.NO_ACTION, entry=None, error=clean(reason))
         case ConditionFailed(reason):
             return Settlement(status=Status.SKIPPED, entry="skipped", error=clean(reason))
+        case Expired(reason, fails):
+            return Settlement(status=Status.FAILED if fails else Status.SKIPPED, entry="expired", error=clean(reason))
         case ConditionPending(_, check_seconds):
             return Settlement(status=Status.PENDING, entry="waited", delay=timedelta(seconds=check_seconds), hold=waits)
     assert_never(outcome)
@@ -277,6 +292,7 @@ def leaves_only_times(action: Claimed, outcome: Outcome) -> bool:
         and outcome.result is None
         and _is_first(action)
         and action.lock_group is None
+        and action.limit_keys is None
         and not action.has_follow_ups
     )
 

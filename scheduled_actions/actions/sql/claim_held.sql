@@ -6,7 +6,7 @@ with oldest as materialized (
   select m.id
   from unnest(%(team_ids)s::text[], %(lock_groups)s::text[]) g (team_id, lock_group)
   cross join lateral (
-    select a.id, a.action_type
+    select a.id, a.action_type, a.parked_by, a.limit_keys
     from scheduled_actions a
     where a.status = 'pending'
       and a.lock_group = g.lock_group
@@ -15,7 +15,7 @@ with oldest as materialized (
     order by a.priority, a.scheduled_at, a.id
     limit 1
   ) m
-  where m.action_type <> all (%(excluded)s::text[])
+  where m.action_type <> all (%(excluded)s::text[]) and m.parked_by is null and m.limit_keys is null
   union
   select unnest(%(kept)s::uuid[])
 ),

@@ -5,7 +5,7 @@ from (
   (
     select f.status, f.action_type
     from scheduled_actions f
-    where f.status = 'pending' and f.lock_group is null
+    where f.status = 'pending' and f.lock_group is null and f.parked_by is null
     order by f.priority, f.scheduled_at, f.id
     limit %(most)s
   )
@@ -13,8 +13,16 @@ from (
   (
     select g.status, g.action_type
     from scheduled_actions g
-    where g.status = 'pending' and g.lock_group is not null
+    where g.status = 'pending' and g.lock_group is not null and g.parked_by is null
     order by g.priority, g.scheduled_at, g.id
+    limit %(most)s
+  )
+  union all
+  (
+    select k.status, k.action_type
+    from scheduled_actions k
+    where k.status = 'pending' and k.parked_by is not null
+    order by k.parked_by, k.priority, k.scheduled_at, k.id
     limit %(most)s
   )
   union all

@@ -12,7 +12,7 @@ due as (
       select
         -- include: actions/due_since
       from scheduled_actions a
-      where a.status = 'pending' and a.lock_group is null and a.priority = f.priority
+      where a.status = 'pending' and a.lock_group is null and a.parked_by is null and a.priority = f.priority
         and a.scheduled_at <= scheduled_actions_now()
       order by a.scheduled_at
       limit %(most)s
@@ -27,7 +27,7 @@ due as (
       select
         -- include: actions/due_since
       from scheduled_actions a
-      where a.status = 'pending' and a.lock_group is not null and a.priority = g.priority
+      where a.status = 'pending' and a.lock_group is not null and a.parked_by is null and a.priority = g.priority
         and a.scheduled_at <= scheduled_actions_now()
       order by a.scheduled_at
       limit %(most)s
@@ -42,7 +42,7 @@ first_due as (
     select
       -- include: actions/due_since
     from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null and a.priority = f.priority
+    where a.status = 'pending' and a.lock_group is null and a.parked_by is null and a.priority = f.priority
       and a.scheduled_at <= scheduled_actions_now()
     order by a.scheduled_at
     limit 1
@@ -54,7 +54,7 @@ first_due as (
     select
       -- include: actions/due_since
     from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is not null and a.priority = g.priority
+    where a.status = 'pending' and a.lock_group is not null and a.parked_by is null and a.priority = g.priority
       and a.scheduled_at <= scheduled_actions_now()
     order by a.scheduled_at
     limit 1

@@ -1,6 +1,10 @@
--- The lock group of a timed-out handler that has now returned is free, unless its action blocks the group until its
--- retry.
-with kept as (
+-- The slots of a timed-out handler that has now returned are free, as is its lock group, unless its action blocks the group
+-- until its retry.
+with freed_slots as (
+  delete from scheduled_action_limit_slots l
+  where l.action_id = %(action_id)s and l.claim_token = %(token)s and l.busy_until is not null
+),
+kept as (
   update scheduled_action_holds h
   set busy_until = null
   from scheduled_actions a

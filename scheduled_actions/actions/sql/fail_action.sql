@@ -1,4 +1,4 @@
--- The action is failed with the reason and its lock group is free, if its claim is still valid. No other column of its
+-- The action is failed with the reason and its lock group and slots are free, if its claim is still valid. No other column of its
 -- row is read, because the row may be unreadable.
 with failed as (
   update scheduled_actions a
@@ -11,6 +11,11 @@ with failed as (
     updated_at = scheduled_actions_now()
   where a.id = %(action_id)s and a.claim_token = %(token)s
   returning a.id
+),
+freed_slots as (
+  delete from scheduled_action_limit_slots l
+  using failed f
+  where l.action_id = f.id and l.claim_token = %(token)s
 ),
 freed as (
   delete from scheduled_action_holds h

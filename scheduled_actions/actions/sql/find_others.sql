@@ -1,12 +1,13 @@
 -- Locks at most `wanted` due actions without a lock group, from the next `window` after a position, of teams that are
--- not excluded ('' is the team of actions without one). They can then be claimed by id in this transaction.
+-- not excluded ('' is the team of actions without one), except those with limit keys. They can then be claimed by id in
+-- this transaction.
 -- Also returns the position for the next scan, and whether more may follow. Excluded rows are read and dropped one by
 -- one, because collecting the others first takes five times as long.
 with recursive priorities (priority) as (
   select coalesce(%(after_priority)s::smallint, (
     select a.priority
     from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null
+    where a.status = 'pending' and a.lock_group is null and a.parked_by is null
     order by a.priority
     limit 1
   ))
@@ -14,7 +15,7 @@ with recursive priorities (priority) as (
   select (
     select a.priority
     from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null and a.priority > p.priority
+    where a.status = 'pending' and a.lock_group is null and a.parked_by is null and a.priority > p.priority
     order by a.priority
     limit 1
   )
@@ -27,10 +28,12 @@ others as materialized (
     select c.*
     from priorities p
     cross join lateral (
-      select a.id, coalesce(a.team_id, '') as team_id, a.priority, a.scheduled_at, a.action_type
+      select
+        a.id, coalesce(a.team_id, '') as team_id, a.priority, a.scheduled_at, a.action_type, a.limit_keys
       from scheduled_actions a
       where a.status = 'pending'
         and a.lock_group is null
+        and a.parked_by is null
         and a.priority = p.priority
         and a.scheduled_at <= scheduled_actions_now()
         and (a.scheduled_at, a.id) > (
@@ -43,7 +46,7 @@ others as materialized (
     ) c
     limit %(window)s
   ) c
-  where c.team_id <> all (%(left_out)s::text[]) and c.action_type <> all (%(excluded)s::text[])
+  where c.team_id <> all (%(left_out)s::text[]) and c.action_type <> all (%(excluded)s::text[]) and c.limit_keys is null
   limit %(wanted)s
 ),
 locked as (
@@ -52,7 +55,9 @@ locked as (
   where a.id = any (array(select o.id from others o))
     and a.status = 'pending'
     and a.lock_group is null
+    and a.parked_by is null
     and a.scheduled_at <= scheduled_actions_now()
+    -- include: actions/not_paused
   for update of a skip locked
 ),
 -- The last row of the window; none if there are fewer due actions.
@@ -64,6 +69,7 @@ last_seen as materialized (
     from scheduled_actions a
     where a.status = 'pending'
       and a.lock_group is null
+      and a.parked_by is null
       and a.priority = p.priority
       and a.scheduled_at <= scheduled_actions_now()
       and (a.scheduled_at, a.id) > (

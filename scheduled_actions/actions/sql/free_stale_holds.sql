@@ -1,7 +1,24 @@
 -- Holds of late handlers whose lease has ended are deleted, except those of a pending action that blocks its group.
 -- Holds of actions that are neither running nor pending are also deleted; deleting action rows manually leaves such
--- holds.
-with stale as (
+-- holds. The same applies to slots.
+with stale_slots as (
+  select l.action_id, l.claim_token, l.limit_key
+  from scheduled_action_limit_slots l
+  left join scheduled_actions a on a.id = l.action_id and a.claim_token = l.claim_token
+  where (
+      l.busy_until < scheduled_actions_now()
+      or l.busy_until is null and l.acquired_at < scheduled_actions_now() - interval '1 minute'
+    )
+    and a.id is null
+  limit 1000
+  for update of l skip locked
+),
+freed_slots as (
+  delete from scheduled_action_limit_slots l
+  using stale_slots s
+  where l.action_id = s.action_id and l.claim_token = s.claim_token and l.limit_key = s.limit_key
+),
+stale as (
   select h.team_id, h.lock_group
   from scheduled_action_holds h
   left join scheduled_actions a on a.id = h.action_id

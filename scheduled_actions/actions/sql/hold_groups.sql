@@ -1,12 +1,13 @@
 -- The lock groups of the next `window` due grouped actions belong to this transaction if no other transaction holds
 -- them: by a new hold, or by one that a blocking action kept while it was pending (`kept`). At most `most` holds are
 -- new, and none belong to an excluded team ('' is the team of actions without one).
+-- Actions with limit keys are parked in the queue of their first key.
 -- Also returns the last row read, as the position of the next scan, and whether more may follow.
 with recursive priorities (priority) as (
   select coalesce(%(after_priority)s::smallint, (
     select a.priority
     from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is not null
+    where a.status = 'pending' and a.lock_group is not null and a.parked_by is null
     order by a.priority
     limit 1
   ))
@@ -14,7 +15,7 @@ with recursive priorities (priority) as (
   select (
     select a.priority
     from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is not null and a.priority > p.priority
+    where a.status = 'pending' and a.lock_group is not null and a.parked_by is null and a.priority > p.priority
     order by a.priority
     limit 1
   )
@@ -25,10 +26,13 @@ seen as materialized (
   select c.*
   from priorities p
   cross join lateral (
-    select a.id, coalesce(a.team_id, '') as team_id, a.lock_group, a.priority, a.scheduled_at, a.action_type
+    select
+      a.id, coalesce(a.team_id, '') as team_id, a.lock_group, a.priority, a.scheduled_at, a.action_type,
+      a.limit_keys is not null as is_limited
     from scheduled_actions a
     where a.status = 'pending'
       and a.lock_group is not null
+      and a.parked_by is null
       and a.priority = p.priority
       and a.scheduled_at <= scheduled_actions_now()
       and (a.scheduled_at, a.id) > (
@@ -36,6 +40,7 @@ seen as materialized (
         case when p.priority = %(after_priority)s::smallint then %(after_id)s::uuid
           else '00000000-0000-0000-0000-000000000000' end
       )
+      -- include: actions/not_paused
     order by a.scheduled_at, a.id
     limit %(window)s
   ) c
@@ -44,7 +49,8 @@ seen as materialized (
 groups as materialized (
   select distinct on (s.team_id, s.lock_group) s.team_id, s.lock_group, s.id, s.priority, s.scheduled_at
   from seen s
-  where s.action_type <> all (%(excluded)s::text[])
+  where not s.is_limited
+    and s.action_type <> all (%(excluded)s::text[])
     and s.team_id <> all (%(left_out)s::text[])
     -- An insert would wait for another transaction that is deleting the hold.
     and not exists (
@@ -57,6 +63,7 @@ kept as (
   from scheduled_action_holds h
   join seen s on s.id = h.action_id
   where h.busy_until is null
+    and not s.is_limited
     and s.action_type <> all (%(excluded)s::text[])
     and s.team_id <> all (%(left_out)s::text[])
   for update of h skip locked
@@ -68,6 +75,19 @@ taken as (
   order by o.team_id, o.lock_group
   on conflict do nothing
   returning team_id, lock_group
+),
+parked as (
+  update scheduled_actions a
+  set parked_by = 'limit'
+  where a.id = any (array(
+    select b.id
+    from scheduled_actions b
+    where b.id = any (array(select s.id from seen s where s.is_limited))
+      and b.status = 'pending'
+      and b.parked_by is null
+      and b.scheduled_at <= scheduled_actions_now()
+    for update skip locked
+  ))
 )
 select
   (select coalesce(array_agg(k.action_id), '{}') from kept k),

@@ -9,6 +9,9 @@ set
   error_message = null,
   state = null,
   waiting = null,
+  expires_at = null,
+  on_expiry = null,
+  parked_by = null,
   history = scheduled_actions_append_history(a.history, jsonb_build_object(
     'outcome', 'retried', 'at', scheduled_actions_now(), 'by', %(by)s::text)),
   updated_at = scheduled_actions_now()

@@ -19,5 +19,9 @@ from schedule_action(
   condition => %(condition)s::jsonb,
   after => %(after)s::uuid[],
   on_success => %(on_success)s::jsonb,
-  on_failure => %(on_failure)s::jsonb
+  on_failure => %(on_failure)s::jsonb,
+  limits => %(limit)s::text[],
+  expires_at => %(expires_at)s,
+  expires_in => make_interval(secs => %(expires_in)s),
+  on_expiry => %(on_expiry)s
 ) s

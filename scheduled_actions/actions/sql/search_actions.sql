@@ -25,7 +25,7 @@ with candidates as materialized (
     select f.id
     from scheduled_actions f
     where %(team_id)s::text is null and 'pending' = any (%(statuses)s::text[])
-      and f.status = 'pending' and f.lock_group is null
+      and f.status = 'pending' and f.lock_group is null and f.parked_by is null
     order by f.priority, f.scheduled_at, f.id
     limit %(candidate_limit)s
   )
@@ -34,8 +34,17 @@ with candidates as materialized (
     select g.id
     from scheduled_actions g
     where %(team_id)s::text is null and 'pending' = any (%(statuses)s::text[])
-      and g.status = 'pending' and g.lock_group is not null
+      and g.status = 'pending' and g.lock_group is not null and g.parked_by is null
     order by g.priority, g.scheduled_at, g.id
+    limit %(candidate_limit)s
+  )
+  union all
+  (
+    select k.id
+    from scheduled_actions k
+    where %(team_id)s::text is null and 'pending' = any (%(statuses)s::text[])
+      and k.status = 'pending' and k.parked_by is not null
+    order by k.parked_by, k.priority, k.scheduled_at, k.id
     limit %(candidate_limit)s
   )
   union all

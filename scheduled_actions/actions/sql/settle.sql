@@ -1,4 +1,4 @@
--- Outcomes whose claim is still valid are stored, their holds freed and their follow-ups scheduled, and the next starts
+-- Outcomes whose claim is still valid are stored, their holds and slots freed and their follow-ups scheduled, and the next starts
 -- are announced. `refused` counts follow-ups that could not be scheduled. An outcome that lost its claim changes
 -- nothing and returns no row.
 -- An announcement that arrives after a later one, from a lost connection, changes nothing. `announced` is false if the
@@ -40,7 +40,7 @@ settled as (
   from outcome o
   where a.id = o.id and a.claim_token = o.token
   returning
-    a.id, a.status, a.lock_group, o.hold, o.follow_ups, a.status = o.status as is_as_answered, a.team_id,
+    a.id, a.status, a.lock_group, o.hold, a.limit_keys, o.token, o.follow_ups, a.status = o.status as is_as_answered, a.team_id,
     case a.status when 'completed' then a.on_success when 'failed' then a.on_failure end as follow_its_end
 ),
 freed as (
@@ -54,6 +54,17 @@ lingering as (
   set busy_until = %(lease_expires_at)s
   from settled s
   where s.lock_group is not null and h.action_id = s.id and s.hold = 'linger'
+),
+freed_slots as (
+  delete from scheduled_action_limit_slots l
+  using settled s
+  where s.limit_keys is not null and l.action_id = s.id and l.claim_token = s.token and s.hold <> 'linger'
+),
+lingering_slots as (
+  update scheduled_action_limit_slots l
+  set busy_until = %(lease_expires_at)s
+  from settled s
+  where s.limit_keys is not null and l.action_id = s.id and l.claim_token = s.token and s.hold = 'linger'
 ),
 announced as (
   update scheduled_action_ticks t

@@ -62,7 +62,12 @@ settled as (
   from outcome o
   left join woken k on k.id = o.id
   where a.id = o.id and a.claim_token = o.token
-  returning a.id, a.status, a.lock_group, o.hold, k.id is not null as is_woken
+  returning a.id, a.status, a.lock_group, o.hold, a.limit_keys, o.token, k.id is not null as is_woken
+),
+freed_slots as (
+  delete from scheduled_action_limit_slots l
+  using settled s
+  where s.limit_keys is not null and l.action_id = s.id and l.claim_token = s.token
 ),
 freed as (
   delete from scheduled_action_holds h

@@ -14,6 +14,11 @@ set
         and a.scheduled_at = scheduled_actions_stored_instant(a.waiting ->> 'next_check_at')
       then least(a.scheduled_at, scheduled_actions_now()) end,
     a.scheduled_at),
+  -- Due actions are parked; the claims find it again at its new time.
+  parked_by = case
+    when coalesce(%(scheduled_at)s, scheduled_actions_now() + %(delay)s::interval) > scheduled_actions_now() then null
+    else a.parked_by
+  end,
   condition = case when %(sets_condition)s then %(condition)s::jsonb else a.condition end,
   waiting = case when %(sets_condition)s and a.condition is distinct from %(condition)s::jsonb then null else a.waiting end,
   on_success = case when %(sets_on_success)s then %(on_success)s::jsonb else a.on_success end,

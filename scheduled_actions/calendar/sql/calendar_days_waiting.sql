@@ -1,6 +1,6 @@
 -- Returns the number of pending actions on each of several days by type, schedule and deadline, counting the first
--- `most` per day and priority, with and without a lock group. Actions that mark a deadline missed or create the next
--- one are left out.
+-- `most` per day and priority, with and without a lock group, and the first 10,000 parked actions. Actions that mark a
+-- deadline missed or create the next one are left out.
 with days as (
   select *
   from unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) with ordinality d (starts_at, ends_at, day)
@@ -15,6 +15,7 @@ waiting as (
     from scheduled_actions a
     where a.status = 'pending'
       and a.lock_group is null
+      and a.parked_by is null
       and a.priority = p.priority
       and a.scheduled_at >= d.starts_at
       and a.scheduled_at < d.ends_at
@@ -32,6 +33,7 @@ waiting as (
     from scheduled_actions a
     where a.status = 'pending'
       and a.lock_group is not null
+      and a.parked_by is null
       and a.priority = p.priority
       and a.scheduled_at >= d.starts_at
       and a.scheduled_at < d.ends_at
@@ -39,6 +41,16 @@ waiting as (
     limit %(most)s
   ) w
   where p.is_grouped
+  union all
+  select d.day, w.*
+  from (
+    select a.id, a.scheduled_at, a.action_type, a.user_id, a.deadline_id, a.schedule_id
+    from scheduled_actions a
+    where a.status = 'pending' and a.parked_by is not null
+    order by a.parked_by, a.priority, a.scheduled_at, a.id
+    limit 10000
+  ) w
+  join days d on w.scheduled_at >= d.starts_at and w.scheduled_at < d.ends_at
 ),
 named as (
   select

@@ -29,7 +29,7 @@ _ENVIRONMENTS = ("production", "development", "test")
 #: Minimum similarity of a suggested environment; low, so that it finds `production` for `prod`.
 _ENVIRONMENT_SIMILARITY = 0.4
 #: Tables with names chosen by the user; no environment variable overrides them.
-_TABLES = frozenset({"channels", "concurrency_of", "endpoints", "events", "queries"})
+_TABLES = frozenset({"channels", "concurrency_of", "endpoints", "events", "limits", "queries"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +157,20 @@ class Teams:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """The limits of the keys that match a pattern; without any, the keys are known but not limited."""
+
+    #: Maximum number of actions with one key that run at the same time, in all processes.
+    at_once: int | None = checks.setting(None, checks.whole_number(1, 10000))
+    #: Maximum rate of starts with one key, such as `100 per minute`.
+    rate: checks.Rate | None = field(default=None, metadata={"check": checks.rate})
+    #: Maximum number of starts at once after a pause; None: the count of the rate.
+    burst: int | None = checks.setting(None, checks.whole_number(1, 1000000))
+    #: Whether the actions of all teams count together; by default, each team has its own limits.
+    across_teams: bool = checks.setting(False, checks.flag)  # noqa: FBT003 - the default of a field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of `scheduled_actions.toml`."""
 
@@ -195,6 +209,8 @@ class Settings:
     teams: Teams = Teams()
     notifications: NotificationSettings = NotificationSettings()
     conditions: Conditions = Conditions()
+    #: Limits by pattern: a limit key, or a prefix of keys followed by `*`.
+    limits: dict[str, Limit] = field(default_factory=dict, metadata={"check": partial(checks.limit_patterns, Limit)})
     #: Queries of conditions and of `for_each`, by name.
     queries: dict[str, Query] = field(default_factory=dict, metadata={"check": partial(checks.named, Query, "queries")})
 
@@ -351,6 +367,9 @@ def _check_together(settings: Settings) -> None:
     notifications = settings.notifications
     endpoint = settings.webhooks.default_endpoint
     declared = settings.webhooks.endpoints
+    for pattern, limit in settings.limits.items():
+        if limit.burst is not None and limit.rate is None:
+            raise checks.SettingError(f'limits."{pattern}".burst', limit.burst, "has no effect without a rate")
     for is_valid, key, value, expected in (
         (
             not settings.linger_seconds or watched <= most_seconds,

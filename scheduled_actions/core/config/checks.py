@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo
 
 from scheduled_actions.core.messages import nearest
@@ -24,6 +24,9 @@ _MIN_SIMILARITY = 0.75
 #: Maximum number of stars in a pattern; with more of them, matching would be slow.
 _MAX_STARS = 8
 _YEAR_SECONDS = 86400.0 * 366
+#: Maximum number of starts of a rate, and of limits.
+_MAX_RATE = 1_000_000
+_MAX_LIMITS = 1000
 #: An address in brackets, or a host name with labels of valid length (RFC 1035 §2.3.4).
 _HOST = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-]{1,63}(\.[A-Za-z0-9\-]{1,63})*\.?)"
 _PORT = "(?P<port>[0-9]{1,5})"
@@ -80,6 +83,44 @@ def team_limits(value: Any) -> dict[str, int]:  # noqa: ANN401 - any value of TO
         return {team: whole_number(1, 256)(limit) for team, limit in value.items()}
     except ValueError as error:
         raise ValueError(f"must be a table of limits by team; each limit {error}") from None
+
+
+class Rate(NamedTuple):
+    """A number of starts in a span of time."""
+
+    starts: int
+    seconds: float
+
+    @property
+    def interval_seconds(self) -> float:
+        """Seconds between two starts at this rate."""
+        return self.seconds / self.starts
+
+
+_RATE = re.compile(r"(?P<count>[0-9]{1,7}) per (?:(?P<units>[0-9]{1,4}) )?(?P<unit>second|minute|hour|day)s?")
+_UNIT_SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
+
+
+def rate(value: Any) -> Rate:  # noqa: ANN401 - any value of TOML
+    """Return a rate, such as `100 per minute` or `5 per 10 seconds`."""
+    found = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
+    units = 0 if found is None else int(found["units"] or 1)
+    is_valid = found is not None and 1 <= int(found["count"]) <= _MAX_RATE and units >= 1
+    _require(is_valid, f'must be a rate such as "100 per minute" or "5 per 10 seconds", of at most {_MAX_RATE} starts')
+    assert found is not None  # noqa: S101 - checked above
+    return Rate(int(found["count"]), units * _UNIT_SECONDS[found["unit"]])
+
+
+def limit_patterns(kind: type[Section], value: Any) -> dict[str, Section]:  # noqa: ANN401 - any value of TOML
+    """Convert the table of limits to dataclasses, by pattern: a limit key, or a prefix of keys followed by `*`."""
+    _require(isinstance(value, dict) and len(value) <= _MAX_LIMITS, f"must be a table of at most {_MAX_LIMITS} limits")
+    for pattern in value:
+        _require(
+            re.fullmatch(r"[^*\x00-\x1f\x7f]{0,254}[^\x00-\x1f\x7f]", pattern),
+            f'must have patterns such as "api:acme" or "api:*" (1 to 255 characters, a star only at the end), not '
+            f"{pattern!r}",
+        )
+    return {pattern: section(kind, given, f'"{pattern}"') for pattern, given in value.items()}
 
 
 def flag(value: Any) -> bool:  # noqa: ANN401 - any value of TOML

@@ -16,5 +16,10 @@ from jsonb_to_recordset(%(planned)s::jsonb) as p (
 )
 join scheduled_action_deadlines d on d.id = p.deadline_id
 on conflict (deadline_id, deadline_stage) where deadline_id is not null do update
-set scheduled_at = excluded.scheduled_at, payload = excluded.payload, updated_at = scheduled_actions_now()
+set
+  scheduled_at = excluded.scheduled_at,
+  payload = excluded.payload,
+  -- Due actions are parked; the claims find it again at its new time.
+  parked_by = case when excluded.scheduled_at <= scheduled_actions_now() then a.parked_by end,
+  updated_at = scheduled_actions_now()
 where a.status = 'pending' and (a.scheduled_at <> excluded.scheduled_at or a.payload <> excluded.payload)

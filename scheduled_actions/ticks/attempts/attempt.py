@@ -17,6 +17,7 @@ from scheduled_actions.actions.rules.settlement import (
     Completed,
     ConditionFailed,
     ConditionPending,
+    Expired,
     Failed,
     Outcome,
     Released,
@@ -152,9 +153,9 @@ class Attempt(Job):
     def handler_started(self) -> float | None:
         """When an ended attempt started, on the monotonic clock.
 
-        None if the attempt did not start, or if its result is `Released` or `ConditionFailed`.
+        None if the attempt did not start, or if its result is `Released`, `ConditionFailed` or `Expired`.
         """
-        return None if isinstance(self.result.outcome, Released | ConditionFailed) else self.started
+        return None if isinstance(self.result.outcome, Released | ConditionFailed | Expired) else self.started
 
     def timeout_outcome(self, reason: str | None = None) -> Outcome:
         """Return the outcome of an abandoned attempt: a timeout, or another check if it was waiting for its condition.

@@ -312,16 +312,16 @@ class AttemptRunner:
         return self._state.database.do(partial(store.parent, action_id=action_id, team_id=team_id))
 
     def _refuse_late(self, attempt: Attempt, result: AttemptResult) -> None:
-        """Reject the result of a handler that returned after its attempt was abandoned; free the lock group."""
+        """Reject the result of a handler that returned after its attempt was abandoned; free its group and slots."""
         claimed = attempt.claimed
         log.warning(
             "action.stale id=%s action_type=%s attempt=%d outcome=%s",
             claimed.id, claimed.action_type, claimed.attempts + 1, outcome_name(result.outcome),
         )  # fmt: skip
-        if claimed.lock_group is None:
+        if claimed.lock_group is None and claimed.limit_keys is None:
             return
         try:
-            self._state.database.do(partial(settling.end_linger, action_id=claimed.id))
+            self._state.database.do(partial(settling.end_linger, action_id=claimed.id, token=claimed.token))
         except (psycopg.Error, ScheduledActionsError) as error:
             # The hold ends with the lease; the next tick deletes it.
             log.warning("hold.linger_kept id=%s error=%s", claimed.id, describe(error))

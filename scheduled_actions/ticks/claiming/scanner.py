@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from scheduled_actions.actions.claims import (
     START,
@@ -17,11 +17,12 @@ from scheduled_actions.actions.claims import (
 )
 from scheduled_actions.core.action import Claimed
 from scheduled_actions.database.connection import Connection
-from scheduled_actions.ticks.rules.plan import ScanBudget, TickBudget, dominant_teams
+from scheduled_actions.ticks.rules.plan import FRESH_SECONDS, ScanBudget, TickBudget, dominant_teams
 from scheduled_actions.ticks.worker_state import WorkerState
 
-#: A scan starts from the front of the due range at least this often, so that newly urgent actions do not wait.
-FRESH_SECONDS = 1.0
+if TYPE_CHECKING:
+    from scheduled_actions.ticks.claiming.queue_scan import QueueScan
+
 #: The same for scans that leave out actions without a team and have never found a team: probably there are none.
 _RARE_SECONDS = 5.0
 
@@ -29,9 +30,10 @@ _Claim: TypeAlias = Callable[..., tuple[list[Claimed], ScanPosition]]
 
 
 class ClaimScanner:
-    """Claims due actions in two alternating scans: one for actions without a lock group, one for actions with one.
+    """Claims due actions in alternating scans: of actions without a lock group, with one, and of queues of limit keys.
 
-    Each scan has its own keyset position.
+    Each scan has its own keyset position. The queues are only scanned in projects with limits, or if the tick found
+    actions in them.
 
     Args:
         state: The shared state, with the settings and the hooks that run in the claiming transaction.
@@ -41,10 +43,26 @@ class ClaimScanner:
     def __init__(self, state: WorkerState, budget: TickBudget) -> None:
         batches = BatchClaimer(state.hooks.after_claim)
         claim_alone = partial(claim_free, with_series=False)
-        self._scans = (_Scan(claim_free, batches, claim_alone), _Scan(claim_grouped, batches))
+        self._scans: list[_Scan | QueueScan] = [
+            _Scan(claim_free, batches, claim_alone),
+            grouped := _Scan(claim_grouped, batches),
+        ]
+        self._grouped = grouped
+        self._batches = batches
+        self._queues: QueueScan | None = None
+        if state.settings.limits:
+            self.include_queues()
         self.fair_share = FairShareClaims(batches, budget, state.monotonic)
         self._is_fair = state.settings.fair_by_team
         self._turn = 0
+
+    def include_queues(self) -> None:
+        """Also claim from the queues of limit keys in this tick."""
+        from scheduled_actions.ticks.claiming.queue_scan import QueueScan  # noqa: PLC0415 - most projects have no limits
+
+        if self._queues is None:
+            self._queues = QueueScan(self._batches)
+            self._scans.append(self._queues)
 
     @property
     def is_done(self) -> bool:
@@ -63,8 +81,7 @@ class ClaimScanner:
     def restart(self) -> None:
         """Restart both scans from the front, because claimed actions were released."""
         for scan in self._scans:
-            scan.scan_again()
-            scan.position = START
+            scan.restart()
         self.fair_share.restart()
 
     def step(
@@ -79,7 +96,7 @@ class ClaimScanner:
     ) -> ClaimResult:
         """Claim a batch; with `fair_by_team`, also claim one for the other teams if a few teams fill the batch.
 
-        The two scans take turns; a scan that has just found nothing is passed over.
+        The scans take turns; a scan that has just found nothing is passed over.
 
         Args:
             connection: In autocommit mode.
@@ -89,16 +106,35 @@ class ClaimScanner:
             now: The current time on the monotonic clock.
             left_out: Teams whose actions are not claimed; "" for actions without a team.
         """
-        self._turn = 1 - self._turn
-        claim_others = partial(self.fair_share.step, connection, tick, wanted=wanted, excluded=excluded)
-        if left_out:
-            return claim_others(is_grouped=bool(self._turn), left_out=left_out)
-        scan, other = self._scans[self._turn], self._scans[1 - self._turn]
-        if scan.is_empty and not other.is_empty and now - scan.begun_at < FRESH_SECONDS:
-            scan = other
+        self._turn = (self._turn + 1) % len(self._scans)
+        scan = self._scans[self._turn]
+        if left_out and scan is not self._queues:
+            return self.fair_share.step(
+                connection,
+                tick,
+                is_grouped=scan is self._grouped,
+                left_out=left_out,
+                wanted=wanted,
+                excluded=excluded,
+            )
+        if scan.is_empty and now - scan.begun_at < FRESH_SECONDS:
+            # The next one in turn that may find something.
+            others = (self._scans[(self._turn + n) % len(self._scans)] for n in range(1, len(self._scans)))
+            scan = next((other for other in others if not other.is_empty), scan)
+        if self._queues is not None and scan is self._queues:
+            return self._queues.step(connection, tick, wanted=wanted, excluded=excluded, now=now, left_out=left_out)
+        assert isinstance(scan, _Scan)  # noqa: S101 - the only other scan
         result = scan.step(connection, tick, wanted=wanted, excluded=excluded, now=now)
         if self._is_fair and (dominant := scan.dominant_teams(wanted)):
-            result.take_turns_with(claim_others(is_grouped=scan is self._scans[1], left_out=dominant))
+            others_claimed = self.fair_share.step(
+                connection,
+                tick,
+                is_grouped=scan is self._grouped,
+                left_out=dominant,
+                wanted=wanted,
+                excluded=excluded,
+            )
+            result.take_turns_with(others_claimed)
         return result
 
 
@@ -133,6 +169,11 @@ class _Scan:
     def scan_again(self) -> None:
         """Force another scan, because rows may have become due behind the current position."""
         self.is_empty, self._has_claimed = False, True
+
+    def restart(self) -> None:
+        """Force another scan from the front."""
+        self.scan_again()
+        self.position = START
 
     def dominant_teams(self, wanted: int) -> frozenset[str]:
         """Return the teams that dominate the last batch, "" for actions without a team.

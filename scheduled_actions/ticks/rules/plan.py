@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from scheduled_actions.core.config import Settings
 
+#: A scan starts from the front of the due range at least this often, so that newly urgent actions do not wait.
+FRESH_SECONDS = 1.0
 #: The part of `max_duration_seconds` that is reserved for the last settlement and the answer.
 ANSWER_MARGIN_SECONDS = 1.0
 #: Action types whose handlers are faster than this may be announced in waves larger than the number of free threads.

@@ -8,7 +8,7 @@ from (
   from (
     select
     from free f
-    join scheduled_actions a on a.status = 'pending' and a.lock_group is null and a.priority = f.priority
+    join scheduled_actions a on a.status = 'pending' and a.lock_group is null and a.parked_by is null and a.priority = f.priority
       and a.scheduled_at <= scheduled_actions_now()
     limit 10000
   ) due_free
@@ -17,9 +17,17 @@ from (
   from (
     select
     from grouped g
-    join scheduled_actions a on a.status = 'pending' and a.lock_group is not null and a.priority = g.priority
+    join scheduled_actions a on a.status = 'pending' and a.lock_group is not null and a.parked_by is null and a.priority = g.priority
       and a.scheduled_at <= scheduled_actions_now()
     limit 10000
   ) due_grouped
+  union all
+  select
+  from (
+    select
+    from scheduled_actions a
+    where a.status = 'pending' and a.parked_by is not null and a.scheduled_at <= scheduled_actions_now()
+    limit 10000
+  ) due_parked
   limit 10000
 ) due

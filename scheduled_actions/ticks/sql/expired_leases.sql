@@ -2,7 +2,7 @@
 -- its tick announced as started.
 -- `ExpiredLease` relies on the order of the columns.
 select
-  a.id, a.action_type, a.attempts, a.max_attempts, a.claim_token, a.retry::text, a.lock_group, a.lock_group_blocks,
+  a.id, a.action_type, a.attempts, a.max_attempts, a.claim_token, a.retry::text, a.lock_group, a.lock_group_blocks, a.limit_keys,
   a.history -> -1 ->> 'outcome', a.schedule_id, coalesce(cardinality(t.running), 0),
   extract(epoch from t.started_at)::float8, t.id
 from scheduled_actions a

@@ -8,14 +8,14 @@ ahead (first_at, next_at) as (
   left join lateral (
     select a.scheduled_at
     from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null and a.priority = p.priority
+    where a.status = 'pending' and a.lock_group is null and a.parked_by is null and a.priority = p.priority
     order by a.scheduled_at
     limit 1
   ) f on true
   left join lateral (
     select a.scheduled_at
     from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null and a.priority = p.priority
+    where a.status = 'pending' and a.lock_group is null and a.parked_by is null and a.priority = p.priority
       and a.scheduled_at > scheduled_actions_now()
       and a.scheduled_at <= scheduled_actions_now() + make_interval(secs => %(window_seconds)s)
     order by a.scheduled_at
@@ -27,14 +27,14 @@ ahead (first_at, next_at) as (
   left join lateral (
     select a.scheduled_at
     from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is not null and a.priority = p.priority
+    where a.status = 'pending' and a.lock_group is not null and a.parked_by is null and a.priority = p.priority
     order by a.scheduled_at
     limit 1
   ) f on true
   left join lateral (
     select a.scheduled_at
     from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is not null and a.priority = p.priority
+    where a.status = 'pending' and a.lock_group is not null and a.parked_by is null and a.priority = p.priority
       and a.scheduled_at > scheduled_actions_now()
       and a.scheduled_at <= scheduled_actions_now() + make_interval(secs => %(window_seconds)s)
     order by a.scheduled_at

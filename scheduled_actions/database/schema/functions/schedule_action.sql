@@ -20,7 +20,11 @@ create or replace function schedule_action(
   condition jsonb default null,
   after uuid[] default null,
   on_success jsonb default null,
-  on_failure jsonb default null
+  on_failure jsonb default null,
+  limits text[] default null,
+  expires_at timestamptz default null,
+  expires_in interval default null,
+  on_expiry text default 'skip'
 )
   returns table (id uuid, deduplicated boolean)
   language plpgsql volatile
@@ -47,9 +51,15 @@ create or replace function schedule_action(
     item.user_id := user_id;
     item.metadata := metadata;
     item.created_by := created_by;
+    item.limit_keys := limits;
+    item.expires_at := coalesce(expires_at, item.scheduled_at + expires_in);
+    item.on_expiry := case when item.expires_at is not null then on_expiry end;
     problem := scheduled_actions_problem(
       action_type, payload, item.scheduled_at, team_id, priority, max_attempts, retry, lock_group, item.dedup_key,
       dedup_window, dedup_mode, target, user_id, metadata, created_by);
+    if limits is not null or expires_at is not null or expires_in is not null or on_expiry is distinct from 'skip' then
+      problem := coalesce(problem, scheduled_actions_limits_problem(limits, item.scheduled_at, expires_at, expires_in, on_expiry));
+    end if;
     if condition is not null or after is not null or on_success is not null or on_failure is not null then
       problem := coalesce(
         problem, scheduled_actions_dependencies_problem(condition, to_jsonb(after), on_success, on_failure, team_id));

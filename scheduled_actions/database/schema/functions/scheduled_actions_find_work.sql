@@ -1,5 +1,7 @@
 -- Returns the kinds of work that a tick may have to do. If a tick that `may_be_idle` finds no work, its row is inserted as
 -- started and ended now (`is_recorded`), and the tick needs no other statement.
+-- `has_queued`: actions are in the queues of limit keys. `has_late`: a pending action has passed its expires_at.
+-- `has_old_holds` also stands for slots that may be left over.
 -- `may_have_due` is also true if pending actions have several priorities: the exact answer needs a scan over all of
 -- them.
 -- Each part reads the first entry of an index regardless of the statistics, because the cached plan may date from when
@@ -20,6 +22,9 @@ create or replace function scheduled_actions_find_work(
   out has_unhandled boolean,
   out has_prunable boolean,
   out has_wakes boolean,
+  out has_queued boolean,
+  out has_late boolean,
+  out has_pauses boolean,
   out is_recorded boolean
 )
   language plpgsql volatile
@@ -28,6 +33,21 @@ create or replace function scheduled_actions_find_work(
   as $$
   begin
     has_wakes := (select w.id from scheduled_action_wakes w order by w.id limit 1) is not null;
+    has_queued := (
+      select a.id
+      from scheduled_actions a
+      where a.status = 'pending' and a.parked_by = 'limit'
+      order by a.limit_keys[1], coalesce(a.team_id, ''), a.priority, a.scheduled_at, a.id
+      limit 1
+    ) is not null;
+    has_late := coalesce((
+      select a.expires_at
+      from scheduled_actions a
+      where a.status = 'pending' and a.expires_at is not null
+      order by a.expires_at
+      limit 1
+    ) <= scheduled_actions_now(), false);
+    has_pauses := exists (select from scheduled_action_pauses);
     select
       coalesce((
         select
@@ -35,14 +55,14 @@ create or replace function scheduled_actions_find_work(
           or f.priority < (
             select a.priority
             from scheduled_actions a
-            where a.status = 'pending' and a.lock_group is null
+            where a.status = 'pending' and a.lock_group is null and a.parked_by is null
             order by a.priority desc
             limit 1
           )
         from (
           select a.priority, a.scheduled_at
           from scheduled_actions a
-          where a.status = 'pending' and a.lock_group is null
+          where a.status = 'pending' and a.lock_group is null and a.parked_by is null
           order by a.priority, a.scheduled_at
           limit 1
         ) f
@@ -53,14 +73,14 @@ create or replace function scheduled_actions_find_work(
           or f.priority < (
             select a.priority
             from scheduled_actions a
-            where a.status = 'pending' and a.lock_group is not null
+            where a.status = 'pending' and a.lock_group is not null and a.parked_by is null
             order by a.priority desc
             limit 1
           )
         from (
           select a.priority, a.scheduled_at
           from scheduled_actions a
-          where a.status = 'pending' and a.lock_group is not null
+          where a.status = 'pending' and a.lock_group is not null and a.parked_by is null
           order by a.priority, a.scheduled_at
           limit 1
         ) f
@@ -76,7 +96,10 @@ create or replace function scheduled_actions_find_work(
         from scheduled_action_holds h
         where h.busy_until < scheduled_actions_now()
           or h.busy_until is null and h.acquired_at < scheduled_actions_now() - interval '1 minute'
-      ),
+      )
+      or coalesce((
+        select s.acquired_at from scheduled_action_limit_slots s order by s.acquired_at limit 1
+      ) < scheduled_actions_now() - interval '1 minute', false),
       exists (
         select
         from scheduled_actions a
@@ -101,9 +124,13 @@ create or replace function scheduled_actions_find_work(
       or coalesce((
         select t.started_at from scheduled_action_ticks t where t.finished_at is not null order by t.started_at limit 1
       ) < scheduled_actions_now() - make_interval(days => scheduled_actions_find_work.retention_days), false)
+      or coalesce((
+        select k.used_at from scheduled_action_limit_keys k order by k.used_at limit 1
+      ) < scheduled_actions_now() - interval '1 hour', false)
     into may_have_due, has_expired, has_lost_ticks, has_old_holds, has_unhandled, has_prunable;
     is_recorded := may_be_idle
-      and not (may_have_due or has_expired or has_lost_ticks or has_old_holds or has_unhandled or has_prunable or has_wakes);
+      and not (may_have_due or has_expired or has_lost_ticks or has_old_holds or has_unhandled or has_prunable or has_wakes
+        or has_queued or has_late or has_pauses);
     if is_recorded then
       insert into scheduled_action_ticks (id, started_at, finished_at, lease_expires_at, caller, outcome, counts, budget)
       values (

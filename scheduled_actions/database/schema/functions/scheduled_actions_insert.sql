@@ -17,7 +17,9 @@ create or replace function scheduled_actions_insert(item scheduled_actions, dedu
           item.id, item.action_type, item.payload, item.team_id, item.priority, item.scheduled_at, item.max_attempts,
           item.retry, item.lock_group, item.lock_group_blocks, item.dedup_key, item.dedup_event, item.dedup_open,
           item.target_type, item.target_id, item.user_id, item.metadata, item.created_by, item.condition, item.on_success,
-          item.on_failure, item.scheduled_by
+          item.on_failure, item.limit_keys,
+          case when item.limit_keys is not null and item.scheduled_at <= scheduled_actions_now() then 'limit' end,
+          item.expires_at, item.on_expiry, item.scheduled_by
         )
         on conflict (dedup_key, action_type, coalesce(team_id, ''), coalesce(dedup_event, '')) where dedup_open
         do update set
@@ -30,6 +32,14 @@ create or replace function scheduled_actions_insert(item scheduled_actions, dedu
           condition = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.condition else a.condition end,
           on_success = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_success else a.on_success end,
           on_failure = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_failure else a.on_failure end,
+          limit_keys = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.limit_keys else a.limit_keys end,
+          parked_by = case
+            when scheduled_actions_insert.dedup_mode = 'latest' and excluded.limit_keys is null
+              then nullif(a.parked_by, 'limit')
+            else a.parked_by
+          end,
+          expires_at = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.expires_at else a.expires_at end,
+          on_expiry = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_expiry else a.on_expiry end,
           updated_at = scheduled_actions_now()
         -- An action that is not pending, was created before the window or would become too large is not changed.
         where a.status = 'pending' and a.created_at > since

@@ -10,7 +10,8 @@ create or replace function scheduled_actions_insert_refused(element jsonb, probl
   begin
     insert into scheduled_actions (
       id, action_type, status, payload, team_id, scheduled_at, completed_at, error_message, history, retry, lock_group,
-      lock_group_blocks, target_type, target_id, user_id, metadata, created_by, condition, on_success, on_failure, scheduled_by
+      lock_group_blocks, target_type, target_id, user_id, metadata, created_by, condition, on_success, on_failure, limit_keys,
+      scheduled_by
     )
     values (
       new_id, element ->> 'action_type', 'failed', coalesce(element -> 'payload', '{}'), team, scheduled_actions_now(),
@@ -21,7 +22,8 @@ create or replace function scheduled_actions_insert_refused(element jsonb, probl
       element ->> 'created_by',
       scheduled_actions_condition(nullif(element -> 'condition', 'null'), nullif(element -> 'after', 'null')),
       scheduled_actions_follow_up_list(nullif(element -> 'on_success', 'null')),
-      scheduled_actions_follow_up_list(nullif(element -> 'on_failure', 'null')), parent
+      scheduled_actions_follow_up_list(nullif(element -> 'on_failure', 'null')),
+      nullif(scheduled_actions_limit_keys(element -> 'limit'), '{}'), parent
     );
     if jsonb_typeof(element -> 'on_failure') in ('object', 'array') then
       perform scheduled_actions_schedule_follow_ups(

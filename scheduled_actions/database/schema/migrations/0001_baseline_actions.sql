@@ -58,6 +58,8 @@ create table scheduled_actions (
   lease_expires_at timestamptz,
   -- When its cancellation was requested, while it was pending or running. Cleared by a retry.
   cancel_requested_at timestamptz,
+  -- No attempt starts from this instant on. Changed by an edit, cleared by a retry.
+  expires_at timestamptz,
   -- Attempts charged. Increased by a settlement or a rescue, but not by a snooze; reset to 0 by a retry.
   attempts integer not null default 0,
   -- Attempts allowed; null until the first settlement stores the handler's value. Changed by an edit, and with its schedule.
@@ -117,6 +119,14 @@ create table scheduled_actions (
   dedup_event text,
   -- Members of a group run one at a time. Changed with its schedule.
   lock_group text,
+  -- One to three keys whose limits it counts against while it runs. Set when it is scheduled, or by the claim that applies the
+  -- default of its handler.
+  limit_keys text[],
+  -- Why the claims pass over it although it is due: `limit`, while it is in the queue of its first limit key, or the id of
+  -- a pause. Set when it is scheduled as due now with limit keys, or found due; cleared by the claim and when the pause ends.
+  parked_by text,
+  -- What happens at expires_at: `skip` or `fail`. Null without expires_at.
+  on_expiry text,
   -- The condition that must hold before it runs. `{"wait": …}` waits for the condition; `{"after": [ids], "condition": …}`
   -- waits for actions first. Changed by a merge under an open key, by an edit, and with its schedule, as are the two lists
   -- of follow-ups.
@@ -152,9 +162,18 @@ with (
 
 -- Claims scan these two in order; the id makes the order total, so that a keyset never reads a row twice.
 create index scheduled_actions_claim_free on scheduled_actions (priority, scheduled_at, id)
-  where status = 'pending' and lock_group is null;
+  where status = 'pending' and lock_group is null and parked_by is null;
 create index scheduled_actions_claim_grouped on scheduled_actions (priority, scheduled_at, id)
-  where status = 'pending' and lock_group is not null;
+  where status = 'pending' and lock_group is not null and parked_by is null;
+-- The due actions of each limit key, in the order of their claim; each action stands at its first key.
+create index scheduled_actions_limit_queue
+  on scheduled_actions ((limit_keys[1]), coalesce(team_id, ''), priority, scheduled_at, id)
+  where status = 'pending' and parked_by = 'limit';
+-- The parked actions, in the order in which they return to the claims; lists and counts read them here.
+create index scheduled_actions_parked on scheduled_actions (parked_by, priority, scheduled_at, id)
+  where status = 'pending' and parked_by is not null;
+create index scheduled_actions_expiry on scheduled_actions (expires_at)
+  where status = 'pending' and expires_at is not null;
 -- Finds the first due member of a group, by priority and then by due time, regardless of where the scan found the group.
 create index scheduled_actions_lock_group on scheduled_actions (lock_group, coalesce(team_id, ''), priority, scheduled_at, id)
   where status = 'pending' and lock_group is not null;
@@ -211,6 +230,88 @@ create table scheduled_action_holds (
   primary key (team_id, lock_group)
 );
 create index scheduled_action_holds_action on scheduled_action_holds (action_id);
+
+-- The limits of keys: the section [limits] of the settings. `migrate` and the first tick of a process replace the rows if
+-- the section has changed.
+create table scheduled_action_limit_rules (
+  -- A key, or a prefix of keys followed by `*`.
+  pattern text primary key,
+  -- The pattern without the star.
+  prefix text not null,
+  -- Whether the pattern is a key.
+  is_exact boolean not null,
+  -- Maximum number of actions with the key that run at the same time; null: any number.
+  at_once integer,
+  -- Seconds between two starts at the rate; null: any rate.
+  interval_seconds double precision,
+  -- Maximum number of actions with the key that start at once after a pause; null without a rate.
+  burst integer,
+  -- Whether the actions of all teams count together. Otherwise each team has its own limits.
+  across_teams boolean not null,
+  constraint scheduled_action_limit_rules_are_valid check (
+    at_once > 0 and interval_seconds > 0 and burst > 0 and (interval_seconds is null) = (burst is null)
+  )
+);
+
+-- The limit keys in use. A claim locks the rows of its keys before it counts their slots. Inserted by a tick before its first
+-- claim from the key; deleted when the key has not been used for an hour.
+create table scheduled_action_limit_keys (
+  -- The team; '' for none, and for keys whose limit applies across teams.
+  team_id text not null,
+  -- The key.
+  limit_key text not null,
+  -- When the actions claimed so far would all have started at the rate of the key: the theoretical arrival time of the
+  -- generic cell rate algorithm. Advanced by each claim, moved back for actions that were not started.
+  full_until timestamptz not null default '-infinity',
+  -- When the row was inserted or last locked by pruning.
+  used_at timestamptz not null default scheduled_actions_now(),
+  primary key (team_id, limit_key)
+)
+with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
+create index scheduled_action_limit_keys_used on scheduled_action_limit_keys (used_at);
+
+-- The slots in use: one row for each key of a running action. Inserted by the claim, which holds the lock of the key's row;
+-- deleted by the settlement, release or rescue.
+create table scheduled_action_limit_slots (
+  -- As in scheduled_action_limit_keys.
+  team_id text not null,
+  -- As in scheduled_action_limit_keys.
+  limit_key text not null,
+  -- The running action.
+  action_id uuid not null,
+  -- Its claim.
+  claim_token uuid not null,
+  -- When the slot was taken.
+  acquired_at timestamptz not null default scheduled_actions_now(),
+  -- Until when the slot is in use after an attempt that timed out and whose handler has not returned yet.
+  busy_until timestamptz,
+  primary key (action_id, claim_token, limit_key)
+)
+with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
+create index scheduled_action_limit_slots_key on scheduled_action_limit_slots (team_id, limit_key);
+create index scheduled_action_limit_slots_acquired on scheduled_action_limit_slots (acquired_at);
+
+-- What claims pass over. Inserted and deleted by a person, deleted by pruning after its end.
+create table scheduled_action_pauses (
+  -- UUID version 7. Never changes.
+  id uuid primary key default scheduled_actions_uuid7(),
+  -- What is paused: `action_type`, `team`, `lock_group` or `limit`. Never changes.
+  kind text not null,
+  -- The action type, team, lock group or limit key. Never changes.
+  name text not null,
+  -- The team whose actions are paused; null: actions of all teams. Never changes.
+  team_id text,
+  -- Why it is paused.
+  note text,
+  -- Who paused it.
+  paused_by text,
+  -- When it was paused.
+  paused_at timestamptz not null default scheduled_actions_now(),
+  -- When the pause ends; null: when a person resumes it.
+  ends_at timestamptz,
+  constraint scheduled_action_pauses_kind_is_known check (kind in ('action_type', 'team', 'lock_group', 'limit'))
+);
+create unique index scheduled_action_pauses_subject on scheduled_action_pauses (kind, name, coalesce(team_id, ''));
 
 -- A tick. Inserted when it starts, updated while it runs and when it ends, deleted by pruning.
 create table scheduled_action_ticks (

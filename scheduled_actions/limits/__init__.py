@@ -1,0 +1,1 @@
+"""Limits per key, rates, and pauses: which due actions have to wait although a handler could run."""

@@ -1,0 +1,155 @@
+"""Claim due actions from the queues of limit keys, within the limits of all their keys."""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+from uuid import uuid4
+
+from scheduled_actions.actions import claims
+from scheduled_actions.actions.claims import TickRow
+from scheduled_actions.core.action import Claimed
+from scheduled_actions.database.connection import Connection
+from scheduled_actions.database.statements import Statements, texts, uuids
+from scheduled_actions.limits.rules.admission import KeyId, QueuedAction, admit
+
+sql = Statements(__file__)
+
+#: Maximum number of queues that one claim visits, so that its duration is bounded.
+MAX_QUEUES = 200
+#: The position before the first queue.
+START = KeyId("", "")
+
+
+class QueueBatch(NamedTuple):
+    """Actions that a claim may take, and where the next scan continues."""
+
+    candidates: list[QueuedAction]
+    #: The last queue visited; `START` if there are no further queues.
+    position: KeyId
+
+
+def find_queued(
+    connection: Connection,
+    *,
+    wanted: int,
+    after: KeyId,
+    excluded: Collection[str],
+    left_out: Collection[str] = (),
+    most_queues: int = MAX_QUEUES,
+) -> QueueBatch:
+    """Return due actions whose limit keys are open now, in the order of the claim; lock nothing.
+
+    Args:
+        connection: In autocommit mode.
+        wanted: Maximum number of actions.
+        after: The position after which the scan continues.
+        excluded: Action types to leave out.
+        left_out: Teams to leave out; '' stands for actions without a team.
+        most_queues: Maximum number of queues to visit.
+    """
+    rows = sql.run(
+        connection,
+        "find_queued",
+        {
+            "wanted": wanted,
+            "after_key": after.limit_key,
+            "after_team": after.team_id,
+            "excluded": list(excluded),
+            "left_out": list(left_out),
+            "most_queues": most_queues,
+        },
+    )
+    candidates, position = [], START
+    for action_id, limit_keys, scopes, team_id, lock_group, holds_group, *_ in rows:
+        keys = tuple(map(KeyId, scopes, limit_keys))
+        if action_id is None:
+            position = keys[0]
+            continue
+        group = None if lock_group is None else KeyId(team_id or "", lock_group)
+        candidates.append(QueuedAction(action_id, keys, group, holds_group))
+    return QueueBatch(candidates, position)
+
+
+def insert_keys(connection: Connection, keys: Iterable[KeyId]) -> None:
+    """Insert the rows of limit keys that have none; not in a transaction, because it may wait for other ticks."""
+    sql.run(connection, "insert_keys", _columns(keys))
+
+
+def claim_queued(connection: Connection, tick: TickRow, candidates: Collection[QueuedAction]) -> list[Claimed]:
+    """Claim those candidates that the limits of all their keys allow; take their slots and advance their rates.
+
+    Keys that another transaction has locked are passed over.
+
+    Args:
+        connection: In a transaction.
+        tick: The claiming tick.
+        candidates: In the order of the claim; the rows of their keys exist.
+    """
+    keys = {key for one in candidates for key in one.keys}
+    locked = {KeyId._make(row) for row in sql.run(connection, "lock_keys", _columns(keys))}
+    # A separate statement: it sees the slots that were committed before the locks were taken.
+    rooms = {KeyId(team_id, key): room for team_id, key, room in sql.run(connection, "count_room", _columns(locked))}
+    admitted = admit(candidates, rooms, wanted=len(candidates))
+    token = uuid4()
+    admitted, taken = _hold_groups(connection, admitted)
+    if not admitted:
+        return []
+    pairs = [(one.id, key) for one in admitted for key in one.keys]
+    claimed = claims.claim_with(
+        connection,
+        sql.text("claim_queued"),
+        tick,
+        {
+            "ids": uuids(one.id for one in admitted),
+            "keys_of": uuids(action_id for action_id, _ in pairs),
+            **_columns(key for _, key in pairs),
+            "token": token,
+        },
+    )
+    if taken and len(claimed) < len(admitted):
+        team_ids, lock_groups = zip(*taken, strict=True)
+        claims.drop_empty_holds(connection, team_ids, lock_groups, token)
+    return claimed
+
+
+def _hold_groups(connection: Connection, admitted: list[QueuedAction]) -> tuple[list[QueuedAction], list[KeyId]]:
+    """Take the lock groups of actions; return the actions that have theirs or need none, and the groups taken."""
+    wanting = [one for one in admitted if one.lock_group is not None and not one.holds_group]
+    if not wanting:
+        return admitted, []
+    groups = [one.lock_group for one in wanting if one.lock_group is not None]
+    held = sql.run(
+        connection,
+        "hold_groups_of_queued",
+        {
+            "team_ids": texts(group.team_id for group in groups),
+            "lock_groups": texts(group.limit_key for group in groups),
+            "action_ids": uuids(one.id for one in wanting),
+        },
+    ).fetchall()
+    refused = {one.id for one in wanting} - {action_id for action_id, _, _ in held}
+    return [one for one in admitted if one.id not in refused], [KeyId(*group) for _, *group in held]
+
+
+def _columns(keys: Iterable[KeyId]) -> dict[str, str]:
+    """Return limit keys as two parameters, in any order."""
+    listed = list(keys)
+    return {
+        "team_ids": texts(key.team_id for key in listed),
+        "limit_keys": texts(key.limit_key for key in listed),
+    }
+
+
+def give_back(connection: Connection, claimed: Iterable[Claimed]) -> None:
+    """Move the rates of limit keys back for actions that were claimed and not started.
+
+    Args:
+        connection: In autocommit mode.
+        claimed: The actions; each has limit keys.
+    """
+    keys = [KeyId(one.team_id or "", key) for one in claimed for key in one.limit_keys or ()]
+    sql.run(connection, "give_back", _columns(keys))
+
+
+def prune_keys(connection: Connection, *, limit: int) -> int:
+    """Delete at most `limit` limit keys that have not been used for an hour; return the number of keys examined."""
+    return sql.run(connection, "prune_keys", {"limit": limit}).rowcount

@@ -1,0 +1,42 @@
+-- The admitted actions are claimed by this tick. Each takes a slot of each of its keys, whose rows this transaction has
+-- locked, and advances the rate of those keys.
+-- `keys_of`, `team_ids` and `limit_keys` are parallel arrays: an action, and the team and name of one of its keys.
+with due as materialized (
+  select a.id
+  from scheduled_actions a
+  where a.id = any (%(ids)s::uuid[])
+    and a.status = 'pending'
+    and a.parked_by = 'limit'
+    and a.scheduled_at <= scheduled_actions_now()
+  for update of a skip locked
+),
+claimed as (
+  update scheduled_actions a
+  set
+    status = 'processing',
+    claim_token = %(token)s,
+    lease_expires_at = %(lease_expires_at)s,
+    parked_by = null,
+    dedup_open = false,
+    updated_at = scheduled_actions_now()
+  where a.id = any (array(select d.id from due d))
+  returning a.*
+),
+taken as (
+  insert into scheduled_action_limit_slots (team_id, limit_key, action_id, claim_token)
+  select k.team_id, k.limit_key, c.id, c.claim_token
+  from unnest(%(keys_of)s::uuid[], %(team_ids)s::text[], %(limit_keys)s::text[]) k (action_id, team_id, limit_key)
+  join claimed c on c.id = k.action_id
+  returning team_id, limit_key
+),
+advanced as (
+  update scheduled_action_limit_keys r
+  set
+    full_until = greatest(r.full_until, scheduled_actions_now()) + make_interval(secs => t.starts * l.interval_seconds)
+  from (select n.team_id, n.limit_key, count(*) as starts from taken n group by n.team_id, n.limit_key) t
+  cross join lateral scheduled_actions_limit(t.limit_key, t.team_id) l
+  where r.team_id = t.team_id and r.limit_key = t.limit_key and l.interval_seconds is not null
+)
+select
+  -- include: actions/claim_columns
+from claimed a

@@ -1,0 +1,116 @@
+-- Returns due actions from the queues of limit keys that are open now, at most `wanted`, in the order of the claim; locks
+-- nothing. Visits at most `most_queues` queues after a position, and at most 500 actions of each.
+-- Each row has the scopes of its keys, and whether the action has kept its lock group. If there may be further queues, the
+-- last row, without an id, has the last queue visited.
+with recursive queue (limit_key, team_id, number) as (
+  (
+    select a.limit_keys[1], coalesce(a.team_id, ''), 1
+    from scheduled_actions a
+    where a.status = 'pending'
+      and a.parked_by = 'limit'
+      and (a.limit_keys[1], coalesce(a.team_id, '')) > (%(after_key)s::text, %(after_team)s::text)
+    order by a.limit_keys[1], coalesce(a.team_id, '')
+    limit 1
+  )
+  union all
+  select n.limit_key, n.team_id, q.number + 1
+  from queue q
+  cross join lateral (
+    select a.limit_keys[1] as limit_key, coalesce(a.team_id, '') as team_id
+    from scheduled_actions a
+    where a.status = 'pending'
+      and a.parked_by = 'limit'
+      and (a.limit_keys[1], coalesce(a.team_id, '')) > (q.limit_key, q.team_id)
+    order by a.limit_keys[1], coalesce(a.team_id, '')
+    limit 1
+  ) n
+  where q.number < %(most_queues)s
+),
+open_queue as materialized (
+  select q.limit_key, q.team_id, l.scope, l.room
+  from queue q
+  cross join lateral scheduled_actions_limit(q.limit_key, q.team_id) l
+  where l.room > 0 and q.team_id <> all (%(left_out)s::text[])
+),
+found as materialized (
+  select f.*, o.scope
+  from open_queue o
+  cross join lateral (
+    select w.id, w.limit_keys, w.team_id, w.lock_group, w.priority, w.scheduled_at
+    from (
+      select a.*
+      from scheduled_actions a
+      where a.status = 'pending'
+        and a.parked_by = 'limit'
+        and a.limit_keys[1] = o.limit_key
+        and coalesce(a.team_id, '') = o.team_id
+      order by a.priority, a.scheduled_at, a.id
+      limit 500
+    ) w
+    where w.scheduled_at <= scheduled_actions_now()
+      and w.action_type <> all (%(excluded)s::text[])
+      and (
+        cardinality(w.limit_keys) = 1
+        or not exists (
+          select
+          from unnest(w.limit_keys[2:]) k (limit_key)
+          cross join lateral scheduled_actions_limit(k.limit_key, w.team_id) l
+          where l.room = 0
+        )
+      )
+      and (
+        w.lock_group is null
+        -- The first due member of a group that is free, or kept by this member.
+        or not exists (
+          select
+          from scheduled_action_holds h
+          where h.team_id = coalesce(w.team_id, '') and h.lock_group = w.lock_group
+            and (h.action_id <> w.id or h.busy_until is not null)
+        )
+        and w.id = (
+          select m.id
+          from scheduled_actions m
+          where m.status = 'pending'
+            and m.lock_group = w.lock_group
+            and coalesce(m.team_id, '') = coalesce(w.team_id, '')
+            and m.scheduled_at <= scheduled_actions_now()
+          order by m.priority, m.scheduled_at, m.id
+          limit 1
+        )
+      )
+      and not exists (
+        select
+        from scheduled_action_pauses p
+        where (p.ends_at is null or p.ends_at > scheduled_actions_now())
+          and (
+            p.kind = 'action_type' and p.name = w.action_type and (p.team_id is null or p.team_id = w.team_id)
+            or p.kind = 'team' and p.name = w.team_id
+            or p.kind = 'lock_group' and p.name = w.lock_group and (p.team_id is null or p.team_id = w.team_id)
+          )
+      )
+    limit least(o.room, %(wanted)s)
+  ) f
+  order by f.priority, f.scheduled_at, f.id
+  limit %(wanted)s
+)
+select
+  f.id, f.limit_keys,
+  case when cardinality(f.limit_keys) = 1 then array[f.scope]
+    else array(
+      select l.scope
+      from unnest(f.limit_keys) with ordinality k (limit_key, number)
+      cross join lateral scheduled_actions_limit(k.limit_key, f.team_id) l
+      order by k.number
+    )
+  end,
+  f.team_id, f.lock_group,
+  f.lock_group is not null and exists (select from scheduled_action_holds h where h.action_id = f.id),
+  f.priority, f.scheduled_at
+from found f
+union all
+(
+  select null, array[q.limit_key], array[q.team_id], null, null, null, null, null
+  from queue q
+  where q.number = %(most_queues)s
+)
+order by 7, 8, 1

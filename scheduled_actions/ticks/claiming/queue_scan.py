@@ -1,0 +1,84 @@
+"""Scan the queues of limit keys and claim from them, batch by batch, during one tick."""
+
+from collections.abc import Collection
+from functools import partial
+
+from scheduled_actions.actions import claims
+from scheduled_actions.actions.claims import BatchClaimer, ClaimResult, TickRow
+from scheduled_actions.core.action import Claimed
+from scheduled_actions.database.connection import Connection
+from scheduled_actions.limits import claims as limit_claims
+from scheduled_actions.limits.rules.admission import KeyId, QueuedAction
+from scheduled_actions.ticks.rules.plan import FRESH_SECONDS
+
+
+class QueueScan:
+    """Claims from the queues of limit keys that are open; it continues after the last queue visited.
+
+    Args:
+        batches: Claims batches, and calls the hooks of features.
+    """
+
+    def __init__(self, batches: BatchClaimer) -> None:
+        self._batches = batches
+        #: The keys whose rows this tick has inserted or found.
+        self._known: set[KeyId] = set()
+        self._position = limit_claims.START
+        self._has_claimed = False
+        self.begun_at = float("-inf")
+        #: Whether a complete scan claimed nothing.
+        self.is_empty = False
+
+    def scan_again(self) -> None:
+        """Force another scan, because actions may have been queued or slots freed."""
+        self.is_empty, self._has_claimed = False, True
+
+    def restart(self) -> None:
+        """Force another scan from the first queue."""
+        self.scan_again()
+        self._position = limit_claims.START
+
+    def step(
+        self,
+        connection: Connection,
+        tick: TickRow,
+        *,
+        wanted: int,
+        excluded: Collection[str],
+        now: float,
+        left_out: Collection[str] = (),
+    ) -> ClaimResult:
+        """Claim a batch from the next queues.
+
+        Args:
+            connection: In autocommit mode.
+            tick: The row of the tick that claims.
+            wanted: Maximum number of actions.
+            excluded: Action types that are not claimed.
+            now: The current time on the monotonic clock.
+            left_out: Teams whose actions are not claimed; "" for actions without a team.
+        """
+        if self._position == limit_claims.START or now - self.begun_at >= FRESH_SECONDS:
+            self._position, self._has_claimed, self.begun_at = limit_claims.START, False, now
+        queued = limit_claims.find_queued(
+            connection, wanted=wanted, after=self._position, excluded=excluded, left_out=left_out
+        )
+        self._position = queued.position
+        result = ClaimResult([])
+        if queued.candidates:
+            self._insert_keys(connection, queued.candidates)
+            _, result, _ = self._batches.claim(connection, partial(self._claim, connection, tick, queued.candidates))
+        self._has_claimed = self._has_claimed or result.has_found_work
+        self.is_empty = self._position == limit_claims.START and not self._has_claimed
+        return result
+
+    def _insert_keys(self, connection: Connection, candidates: Collection[QueuedAction]) -> None:
+        if unknown := {key for one in candidates for key in one.keys} - self._known:
+            limit_claims.insert_keys(connection, unknown)
+            self._known |= unknown
+
+    @staticmethod
+    def _claim(
+        connection: Connection, tick: TickRow, candidates: Collection[QueuedAction]
+    ) -> tuple[list[Claimed], claims.ScanPosition]:
+        return limit_claims.claim_queued(connection, tick, candidates), claims.START

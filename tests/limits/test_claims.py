@@ -1,0 +1,171 @@
+"""Claims from the queues of limit keys: slots and rates are never exceeded, by priority, and nothing gets stuck."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions.actions import claims, settling
+from scheduled_actions.core import config
+from scheduled_actions.core.action import Status
+from scheduled_actions.limits import claims as limit_claims, store
+from tests.factories import a_tick, an_outcome, move_clock, together
+
+THREE = {"api:*": {"at_once": 3}}
+
+
+def limits(connection, table):
+    store.write_rules(connection, config.settings_of({"limits": table}).limits)
+
+
+def schedule(connection, *limit, count=1, **columns):
+    """Schedule due actions with limit keys through the SQL function; return their ids."""
+    arguments = {"limits": list(limit), **columns}
+    named = ", ".join(f"{name} => %({name})s" for name in arguments)
+    statement = f"select id from schedule_action('test:run', {named})"
+    return [connection.execute(statement, arguments).fetchone()[0] for _ in range(count)]
+
+
+def claim(connection, *, wanted=100, tick=None, excluded=()):
+    tick = tick or a_tick(connection)
+    queued = limit_claims.find_queued(connection, wanted=wanted, after=limit_claims.START, excluded=excluded)
+    limit_claims.insert_keys(connection, {key for one in queued.candidates for key in one.keys})
+    with connection.transaction():
+        return limit_claims.claim_queued(connection, tick, queued.candidates)
+
+
+def slots(connection):
+    return Counter(row[0] for row in connection.execute("select limit_key from scheduled_action_limit_slots"))
+
+
+def settle(connection, *outcomes):
+    return settling.settle(connection, a_tick(connection), outcomes, running=None).statuses
+
+
+def test_as_many_actions_of_a_key_run_as_the_limit_allows_and_settling_frees_their_slots(connection):
+    limits(connection, THREE)
+    ids = schedule(connection, "api:acme", count=5)
+
+    first = claim(connection)
+    assert [one.id for one in first] == ids[:3]
+    assert claim(connection) == []
+
+    settle(connection, an_outcome(first[1]))
+    assert [one.id for one in claim(connection)] == [ids[3]]
+    assert slots(connection) == {"api:acme": 3}
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_claimers_in_parallel_never_exceed_a_limit_and_lose_nothing(database_url, connection, at_once):
+    limits(connection, {"k:*": {"at_once": at_once}})
+    for key in range(5):
+        schedule(connection, f"k:{key}", count=40)
+
+    def drain(own, _):
+        own.execute("set lock_timeout = 0")
+        most, done, idle = Counter(), 0, 0
+        while idle < 20:
+            claimed = claim(own, wanted=4)
+            idle = 0 if claimed else idle + 1
+            for key, used in slots(own).items():
+                most[key] = max(most[key], used)
+            settle(own, *map(an_outcome, claimed))
+            done += len(claimed)
+        return done, most
+
+    results = together(database_url, 8, drain)
+
+    assert sum(done for done, _ in results) == 200
+    assert max(max(most.values(), default=0) for _, most in results) == at_once
+    assert slots(connection) == {}
+
+
+def test_an_action_with_several_keys_needs_room_in_each(connection):
+    limits(connection, {"api:*": {"at_once": 3}, "customer:*": {"at_once": 1}})
+    [first, second] = schedule(connection, "api:x", "customer:1", count=2)
+    [third] = schedule(connection, "api:x", "customer:2")
+
+    claimed = claim(connection)
+    assert [one.id for one in claimed] == [first, third]
+    settle(connection, an_outcome(claimed[0]))
+    assert [one.id for one in claim(connection)] == [second]
+
+
+def test_a_rate_allows_its_burst_and_then_one_action_per_interval(connection):
+    limits(connection, {"api:*": {"rate": "60 per minute", "burst": 2}})
+    schedule(connection, "api:acme", count=6)
+
+    assert len(claim(connection)) == 2
+    assert claim(connection) == []
+    move_clock(connection, timedelta(seconds=1.5))
+    assert len(claim(connection)) == 1
+    move_clock(connection, timedelta(seconds=60))
+    assert len(claim(connection)) == 2
+
+
+def test_actions_of_a_key_are_claimed_by_priority_and_then_by_time(connection):
+    limits(connection, {"api:*": {"at_once": 1}})
+    [low] = schedule(connection, "api:acme", priority=5)
+    [high] = schedule(connection, "api:acme", priority=-5)
+    [normal] = schedule(connection, "api:acme")
+
+    order = []
+    while claimed := claim(connection):
+        order += [one.id for one in claimed]
+        settle(connection, *map(an_outcome, claimed))
+    assert order == [high, normal, low]
+
+
+def test_a_key_without_a_rule_is_not_claimed_until_there_is_one(connection):
+    schedule(connection, "api:acme")
+    assert claim(connection) == []
+    limits(connection, {"api:*": {}})
+    assert len(claim(connection)) == 1
+
+
+def test_limits_apply_per_team_unless_they_apply_across_teams(connection):
+    limits(connection, {"own:*": {"at_once": 1}, "all:*": {"at_once": 1, "across_teams": True}})
+    for team in ("red", "blue"):
+        schedule(connection, "own:x", team_id=team)
+        schedule(connection, "all:x", team_id=team)
+
+    claimed = claim(connection)
+    assert Counter(one.limit_keys[0] for one in claimed) == {"own:x": 2, "all:x": 1}
+
+
+def test_a_lower_limit_holds_from_the_next_claim_on(connection):
+    limits(connection, THREE)
+    schedule(connection, "api:acme", count=6)
+    first = claim(connection)
+    limits(connection, {"api:*": {"at_once": 2}})
+    settle(connection, an_outcome(first[0]))
+    assert claim(connection) == []
+    settle(connection, an_outcome(first[1]))
+    assert len(claim(connection)) == 1
+
+
+def test_an_action_that_becomes_due_later_joins_the_queue_of_its_key(connection):
+    limits(connection, {"api:*": {"at_once": 1}})
+    connection.execute(
+        "select schedule_action('test:run', limits => '{api:acme}', "
+        "scheduled_at => scheduled_actions_now() + interval '1 hour')"
+    )
+    move_clock(connection, timedelta(hours=2))
+
+    claimed, position = claims.claim_free(connection, a_tick(connection), wanted=10, after=claims.START, excluded=())
+    assert (claimed, position == claims.START) == ([], False)
+    assert len(claim(connection)) == 1
+
+
+def test_a_limited_member_of_a_lock_group_needs_its_group_and_a_slot(connection):
+    limits(connection, {"api:*": {"at_once": 3}})
+    first, second = schedule(connection, "api:acme", lock_group="g", count=2)
+    [other] = schedule(connection, "api:acme", lock_group="h")
+
+    claimed = claim(connection)
+    assert [one.id for one in claimed] == [first, other]
+    assert claim(connection) == []
+    assert settle(connection, an_outcome(claimed[0])) == {first: Status.COMPLETED}
+    assert [one.id for one in claim(connection)] == [second]
