@@ -25,6 +25,8 @@ class QueueBatch(NamedTuple):
     candidates: list[QueuedAction]
     #: The last queue visited; `START` if there are no further queues.
     position: KeyId
+    #: Seconds until the rate of one of the visited queues allows a start; None if no queue waits for its rate only.
+    opens_in_seconds: float | None
 
 
 def find_queued(
@@ -58,15 +60,18 @@ def find_queued(
             "most_queues": most_queues,
         },
     )
-    candidates, position = [], START
-    for action_id, limit_keys, scopes, team_id, lock_group, holds_group, *_ in rows:
-        keys = tuple(map(KeyId, scopes, limit_keys))
-        if action_id is None:
-            position = keys[0]
-            continue
-        group = None if lock_group is None else KeyId(team_id or "", lock_group)
-        candidates.append(QueuedAction(action_id, keys, group, holds_group))
-    return QueueBatch(candidates, position)
+    *found, (_, last_key, last_team, *_, opens_in_seconds, _, _) = rows.fetchall()
+    candidates = [
+        QueuedAction(
+            action_id,
+            tuple(map(KeyId, scopes, limit_keys)),
+            None if lock_group is None else KeyId(team_id or "", lock_group),
+            holds_group,
+        )
+        for action_id, limit_keys, scopes, team_id, lock_group, holds_group, *_ in found
+    ]
+    position = KeyId(last_team[0], last_key[0]) if last_key else START
+    return QueueBatch(candidates, position, opens_in_seconds)
 
 
 def insert_keys(connection: Connection, keys: Iterable[KeyId]) -> None:

@@ -11,8 +11,11 @@ from scheduled_actions.actions import settling
 from scheduled_actions.actions.hooks import SettledAction
 from scheduled_actions.actions.rules.settlement import (
     AttemptResult,
+    ConditionFailed,
     ConditionPending,
+    Expired,
     Failed,
+    NoHandler,
     Released,
     Snoozed,
     TimedOut,
@@ -24,6 +27,8 @@ from scheduled_actions.database.boundary import TEMPORARY_ERRORS, Result, contai
 from scheduled_actions.ticks.attempts.attempt import Attempt, RunningTick, outcome_name
 from scheduled_actions.ticks.maintenance import fail_action
 
+#: Outcomes of actions whose handlers were not started.
+_UNSTARTED = (Released, ConditionFailed, ConditionPending, Expired, NoHandler)
 #: After waiting for this number of locked rows, one by one, the remaining results are left for the next settlement.
 _MAX_LOCKED = 8
 
@@ -65,6 +70,8 @@ class ResultWriter:
         self.announcements = count(1)
         #: The ids announced last; None if they are unknown.
         self._announced: list[UUID] | None = None
+        #: Actions with limit keys that were claimed but not started, since the last `give_back_rates`.
+        self._unstarted: list[Claimed] = []
 
     def settle(self, attempts: list[Attempt], *, running: list[UUID]) -> WriteResult:
         """Write results, and announce the attempts in flight, in one statement if possible.
@@ -240,6 +247,15 @@ class ResultWriter:
         )
         return WriteResult(statuses=statuses, tried=[attempt])
 
+    def give_back_rates(self) -> None:
+        """Move the rates of limit keys back for the settled actions whose handlers were not started."""
+        unstarted, self._unstarted = self._unstarted, []
+        if unstarted:
+            from scheduled_actions.limits import claims  # noqa: PLC0415 - most projects have no limits
+
+            give_back = partial(self._tick.connection.do, partial(claims.give_back, claimed=unstarted))
+            contain(give_back, lambda error: log.warning("limits.not_given_back error=%s", reason_of(error)))
+
     # -- counting --------------------------------------------------------------------------------------------------
 
     def count_skipped(self, claimed: Claimed, reason: str) -> None:
@@ -261,6 +277,8 @@ class ResultWriter:
         if attempt.has_returned and (claimed.lock_group or claimed.limit_keys):
             # The abandoned handler has returned, so its lock group and slots can be freed before the lease ends.
             self._tick.connection.do(partial(settling.end_linger, action_id=claimed.id, token=claimed.token))
+        if claimed.limit_keys is not None and isinstance(outcome, _UNSTARTED):
+            self._unstarted.append(claimed)
         if isinstance(outcome, Released):
             return
         self._tick.report.count(claimed, outcome, status)

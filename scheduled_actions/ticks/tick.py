@@ -19,7 +19,7 @@ from scheduled_actions.ticks.worker_state import LingerLease, WorkerState
 
 #: How much longer than the tick its leases last, so that a slow commit leaves time to settle.
 LEASE_MARGIN_SECONDS = 15.0
-#: How long a tick waits in total for briefly snoozed actions; one that polls every second must not keep it running.
+#: How long a tick waits in total for briefly snoozed actions and for rates; they must not keep it running.
 _MAX_SNOOZE_WAIT_SECONDS = 3.0
 #: How often a tick looks for requests to cancel a running action.
 _CANCEL_POLL_SECONDS = 1.0
@@ -230,15 +230,18 @@ class Tick:
         return True
 
     def _awaits_snoozed(self) -> bool:
-        """Wait for briefly snoozed actions, because the next tick may be a minute away.
+        """Wait for briefly snoozed actions, or for a rate that soon allows a start: the next tick may be a minute away.
 
         Returns:
             False if there are none, or the tick has waited `_MAX_SNOOZE_WAIT_SECONDS` in total.
         """
-        if self._snoozed_until is None or self._snooze_waited >= _MAX_SNOOZE_WAIT_SECONDS:
-            return False
         began = self._state.monotonic()
-        if not self._in_flight.wait(self._snoozed_until - began):
+        until, opens_at = self._snoozed_until, self._claimer.scanner.opens_at
+        if opens_at is not None and opens_at <= began + FRESH_SECONDS:
+            until = min(opens_at, until or opens_at)
+        if until is None or self._snooze_waited >= _MAX_SNOOZE_WAIT_SECONDS:
+            return False
+        if not self._in_flight.wait(until - began) and until == self._snoozed_until:
             self._snoozed_until = None
         self._snooze_waited += self._state.monotonic() - began
         self._claimer.scanner.scan_again()
@@ -274,6 +277,7 @@ class Tick:
         attempts, self._in_flight.unwritten = self._in_flight.unwritten, []
         written = self._writer.settle(attempts, running=running)
         self._in_flight.unwritten += written.kept_back
+        self._writer.give_back_rates()
         if written.may_have_freed_more:
             self._claimer.scanner.scan_again()
         for outcome in [attempt.result.outcome for attempt in attempts]:

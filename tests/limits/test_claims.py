@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from scheduled_actions.actions import claims, settling
 from scheduled_actions.core import config
 from scheduled_actions.core.action import Status
 from scheduled_actions.limits import claims as limit_claims, store
+from scheduled_actions.limits.rules.admission import KeyId
 from tests.factories import a_tick, an_outcome, move_clock, together
 
 THREE = {"api:*": {"at_once": 3}}
@@ -169,3 +171,49 @@ def test_a_limited_member_of_a_lock_group_needs_its_group_and_a_slot(connection)
     assert claim(connection) == []
     assert settle(connection, an_outcome(claimed[0])) == {first: Status.COMPLETED}
     assert [one.id for one in claim(connection)] == [second]
+
+
+def test_a_key_whose_claim_is_not_committed_yet_is_passed_over(database_url, connection):
+    limits(connection, {"own:*": {"at_once": 1}, "shared": {"at_once": 1}})
+    for number in (1, 2):
+        schedule(connection, f"own:{number}", "shared")
+    found = [
+        limit_claims.find_queued(connection, wanted=1, after=after, excluded=()).candidates
+        for after in (limit_claims.START, KeyId("", "own:1"))
+    ]
+    limit_claims.insert_keys(connection, {key for [one] in found for key in one.keys})
+    tick = a_tick(connection)
+
+    with psycopg.connect(database_url, autocommit=True) as other, other.transaction():
+        [claimed] = limit_claims.claim_queued(other, tick, found[0])
+        with connection.transaction():
+            assert limit_claims.claim_queued(connection, tick, found[1]) == []
+    with connection.transaction():
+        assert limit_claims.claim_queued(connection, tick, found[1]) == []
+    settle(connection, an_outcome(claimed))
+    with connection.transaction():
+        assert len(limit_claims.claim_queued(connection, tick, found[1])) == 1
+
+
+def test_a_claim_counts_slots_that_were_taken_after_its_candidates_were_found(database_url, connection):
+    limits(connection, {"own:*": {}, "shared": {"at_once": 2}})
+    for number in range(8):
+        schedule(connection, f"own:{number}", "shared", count=10)
+
+    def drain(own, number):
+        tick, most, done, idle = a_tick(own), 0, 0, 0
+        while idle < 20:
+            after = KeyId("", f"own:{number - 1}") if number else limit_claims.START
+            queued = limit_claims.find_queued(own, wanted=2, after=after, excluded=(), most_queues=1)
+            limit_claims.insert_keys(own, {key for one in queued.candidates for key in one.keys})
+            with own.transaction():
+                claimed = limit_claims.claim_queued(own, tick, queued.candidates)
+            most = max(most, slots(own)["shared"])
+            settle(own, *map(an_outcome, claimed))
+            done, idle = done + len(claimed), 0 if queued.candidates else idle + 1
+        return done, most
+
+    results = together(database_url, 8, drain)
+
+    assert sum(done for done, _ in results) == 80
+    assert max(most for _, most in results) == 2

@@ -1,7 +1,7 @@
 -- Returns due actions from the queues of limit keys that are open now, at most `wanted`, in the order of the claim; locks
 -- nothing. Visits at most `most_queues` queues after a position, and at most 500 actions of each.
--- Each row has the scopes of its keys, and whether the action has kept its lock group. If there may be further queues, the
--- last row, without an id, has the last queue visited.
+-- Each row has the scopes of its keys, and whether the action has kept its lock group. The last row has no id: it has the last
+-- queue visited if there may be further ones, and the seconds until the rate of one of the visited queues allows a start.
 with recursive queue (limit_key, team_id, number) as (
   (
     select a.limit_keys[1], coalesce(a.team_id, ''), 1
@@ -26,11 +26,15 @@ with recursive queue (limit_key, team_id, number) as (
   ) n
   where q.number < %(most_queues)s
 ),
-open_queue as materialized (
-  select q.limit_key, q.team_id, l.scope, l.room
+visited as materialized (
+  select q.limit_key, q.team_id, q.number, l.scope, l.room, l.opens_at, l.pause_id, l.at_once, l.in_use
   from queue q
   cross join lateral scheduled_actions_limit(q.limit_key, q.team_id) l
-  where l.room > 0 and q.team_id <> all (%(left_out)s::text[])
+),
+open_queue as materialized (
+  select v.limit_key, v.team_id, v.scope, v.room
+  from visited v
+  where v.room > 0 and v.team_id <> all (%(left_out)s::text[])
 ),
 found as materialized (
   select f.*, o.scope
@@ -105,12 +109,15 @@ select
   end,
   f.team_id, f.lock_group,
   f.lock_group is not null and exists (select from scheduled_action_holds h where h.action_id = f.id),
-  f.priority, f.scheduled_at
+  null::float8, f.priority, f.scheduled_at
 from found f
 union all
-(
-  select null, array[q.limit_key], array[q.team_id], null, null, null, null, null
-  from queue q
-  where q.number = %(most_queues)s
-)
-order by 7, 8, 1
+select
+  null, array_agg(v.limit_key) filter (where v.number = %(most_queues)s),
+  array_agg(v.team_id) filter (where v.number = %(most_queues)s), null, null, null,
+  extract(epoch from min(v.opens_at) filter (
+    where v.room = 0 and v.pause_id is null and coalesce(v.in_use < v.at_once, true)
+  ) - scheduled_actions_now())::float8,
+  null, null
+from visited v
+order by 8, 9, 1

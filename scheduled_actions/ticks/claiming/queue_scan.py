@@ -1,5 +1,6 @@
 """Scan the queues of limit keys and claim from them, batch by batch, during one tick."""
 
+import math
 from collections.abc import Collection
 from functools import partial
 
@@ -28,6 +29,8 @@ class QueueScan:
         self.begun_at = float("-inf")
         #: Whether a complete scan claimed nothing.
         self.is_empty = False
+        #: When the rate of a queue allows the next start, on the clock of `step`; None if no queue waits for its rate.
+        self.opens_at: float | None = None
 
     def scan_again(self) -> None:
         """Force another scan, because actions may have been queued or slots freed."""
@@ -60,10 +63,13 @@ class QueueScan:
         """
         if self._position == limit_claims.START or now - self.begun_at >= FRESH_SECONDS:
             self._position, self._has_claimed, self.begun_at = limit_claims.START, False, now
+            self.opens_at = None
         queued = limit_claims.find_queued(
             connection, wanted=wanted, after=self._position, excluded=excluded, left_out=left_out
         )
         self._position = queued.position
+        if queued.opens_in_seconds is not None:
+            self.opens_at = min(now + queued.opens_in_seconds, self.opens_at or math.inf)
         result = ClaimResult([])
         if queued.candidates:
             self._insert_keys(connection, queued.candidates)

@@ -65,6 +65,11 @@ class ClaimScanner:
             self._scans.append(self._queues)
 
     @property
+    def opens_at(self) -> float | None:
+        """When the rate of a limit key allows the next start, on the monotonic clock; None if no queue waits for it."""
+        return None if self._queues is None else self._queues.opens_at
+
+    @property
     def is_done(self) -> bool:
         """Whether the last complete scans claimed nothing."""
         return all(scan.is_empty for scan in self._scans)
