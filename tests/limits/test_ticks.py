@@ -14,7 +14,7 @@ from scheduled_actions import Snooze, action
 from scheduled_actions.core import config
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
-from tests.factories import CRON_SECRET, insert_many, statuses
+from tests.factories import CRON_SECRET, insert_many, move_clock, statuses
 
 
 @pytest.fixture
@@ -85,6 +85,17 @@ def test_one_tick_runs_all_queued_actions_within_their_limits(a_project, connect
     assert running.most["one:a"] == running.most["one:b"] == 1
     assert running.most["two:a"] == 2
     assert slots(connection) == 0
+
+
+@pytest.mark.parametrize("lock_group", [None, "g"])
+def test_one_tick_runs_the_actions_that_have_become_due_since_they_were_scheduled(a_project, connection, lock_group):
+    running = Running()
+    project = a_project(running.handler(), {"one:*": {"at_once": 1}})
+    schedule(project, "one:a", 5, scheduled_at=timedelta(minutes=1), lock_group=lock_group)
+    move_clock(connection, timedelta(minutes=2))
+
+    assert project.processor.tick().succeeded == 5
+    assert running.most["one:a"] == 1
 
 
 def test_actions_that_retry_or_snooze_free_their_slot_and_queue_again(a_project, connection):
