@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         set_deadlines,
         update_deadline,
     )
+    from scheduled_actions.client.limits import list_limits
     from scheduled_actions.client.people import notify, schedule_local
     from scheduled_actions.client.schedules import (
         backfill_schedule,
@@ -110,6 +111,7 @@ __all__ = [
     "list_actions",
     "list_deadlines",
     "list_facts",
+    "list_limits",
     "list_schedules",
     "move_deadline",
     "move_deadlines",
@@ -150,6 +152,7 @@ _LATER = {
     "Schedule": "scheduled_actions.schedules.model",
     "ScheduledActions": "scheduled_actions.web.extension",
     "get_calendar": "scheduled_actions.client.calendar",
+    "list_limits": "scheduled_actions.client.limits",
     **dict.fromkeys(("notify", "schedule_local"), "scheduled_actions.client.people"),
     **dict.fromkeys(
         (

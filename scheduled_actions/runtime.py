@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from scheduled_actions.core.requester import Requester
     from scheduled_actions.database.embedded import LocalPostgres
     from scheduled_actions.deadlines.service import Deadlines
+    from scheduled_actions.limits.service import LimitKeys
     from scheduled_actions.notifications.local_scheduling import LocalScheduling
     from scheduled_actions.notifications.planning import Notifications
     from scheduled_actions.notifications.sending import Sender
@@ -232,6 +233,9 @@ class Runtime:
 
     #: Facts that the application reports.
     facts: _lazy[Facts] = _lazy("conditions.facts:Facts", "database", "wake")
+
+    #: Lists limit keys.
+    limits: _lazy[LimitKeys] = _lazy("limits.service:LimitKeys", "database")
 
     #: Runs the external checks of conditions: queries, HTTP requests and project functions.
     external_checker: _lazy[ExternalChecker] = _lazy(

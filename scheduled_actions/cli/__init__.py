@@ -37,6 +37,7 @@ COMMANDS = {
     "people": ("scheduled_actions.cli.people:people", "Notify people, or schedule actions at their local time."),
     "mail": ("scheduled_actions.cli.mail:mail", "Preview the templates of mails."),
     "facts": ("scheduled_actions.cli.reports:facts", "Record facts about entities, for conditions to test."),
+    "limits": ("scheduled_actions.cli.counts:limits", "List limit keys and their queues."),
     "events": ("scheduled_actions.cli.reports:events", "Emit events, once or for every change to a table."),
     "webhooks": ("scheduled_actions.cli.webhooks:webhooks", "Manage webhook endpoints and deliveries."),
     "tokens": ("scheduled_actions.cli.tokens:tokens", "Manage API tokens."),

@@ -1,4 +1,4 @@
-"""`counts` and `explain`: count actions, show how late actions started, and explain why an action has not run."""
+"""`counts`, `limits` and `explain`: count actions, list limit keys, and explain why an action has not run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,13 +20,17 @@ from scheduled_actions.cli.output import (
     local,
     one_line,
     print_fields,
+    print_page,
     printed_as_json,
     stopping_early,
     table_lines,
     wants_json,
 )
-from scheduled_actions.cli.parameters import json_option
+from scheduled_actions.cli.parameters import json_option, page_options, team_option
 from scheduled_actions.cli.project import Project, pass_project
+
+if TYPE_CHECKING:
+    from scheduled_actions.limits.service import LimitKey
 
 _WATCH_SECONDS = 2
 
@@ -147,3 +151,51 @@ def explain(project: Project, action_id: str) -> None:
     if any(details.values()):
         click.echo()
         print_fields(details)
+
+
+@click.group()
+def limits() -> None:
+    """List limit keys and the actions that wait in their queues."""
+
+
+@limits.command("list")
+@click.option("--prefix", metavar="TEXT", help="Only keys that begin with TEXT.")
+@team_option
+@page_options
+@json_option
+@pass_project
+def list_limits(project: Project, /, **filters: Any) -> None:  # noqa: ANN401 - of LimitKeys.page
+    """List the limit keys of queued and running actions, and of actions that started within the last hour."""
+    page = project.open_without_handlers().limits.page(**filters)
+    print_page(
+        {"limits": [as_document(one) for one in page.limits], "next_cursor": page.next_cursor},
+        page.limits,
+        {
+            "KEY": lambda one: one.limit_key,
+            "TEAM": lambda one: "(all)" if one.across_teams else one.team_id or "",
+            "PATTERN": lambda one: one.pattern or "none",
+            "IN USE": _in_use,
+            "RATE": lambda one: one.rate or "",
+            "NEXT START": _next_start,
+            "WAITING": lambda one: _waiting(one.waiting),
+            "OLDEST DUE": lambda one: local(one.oldest_due_at),
+        },
+        empty="no key matches"
+        if filters["prefix"] is not None or filters["team_id"] is not None
+        else 'no limit keys in use: schedule an action with limit="api:acme" and a pattern such as [limits."api:*"]',
+    )
+
+
+def _in_use(key: LimitKey) -> str:
+    used = "?" if key.in_use is None else str(key.in_use)
+    return used if key.at_once is None else f"{used} of {key.at_once}"
+
+
+def _next_start(key: LimitKey) -> str:
+    return "paused" if key.is_paused else local(key.opens_at)
+
+
+def _waiting(number: int) -> str:
+    from scheduled_actions.limits.service import WAITING_MOST  # noqa: PLC0415 - help needs no database driver
+
+    return f"{number:,}{'+' if number >= WAITING_MOST else ''}"

@@ -86,3 +86,14 @@ def test_an_action_is_explained_only_to_its_own_team(project, connection):
     assert mine.code == scheduled_actions.explain_action(action_id).code == "completed"
     with pytest.raises(UnknownAction):
         scheduled_actions.explain_action(action_id, team_id="red")
+
+
+def test_limit_keys_are_listed_in_pages(project, connection):
+    for key in ("api:a", "api:b", "other"):
+        insert(connection, limit_keys=[key], parked_by="limit", team_id="blue")
+
+    first = scheduled_actions.list_limits(prefix="api:", team_id="blue", limit=1)
+    rest = scheduled_actions.list_limits(prefix="api:", team_id="blue", cursor=first.next_cursor)
+
+    assert [(one.limit_key, one.waiting) for one in [*first, *rest]] == [("api:a", 1), ("api:b", 1)]
+    assert rest.next_cursor is None

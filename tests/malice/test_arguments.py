@@ -43,6 +43,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "list_actions": {},
     "list_deadlines": {},
     "list_facts": {},
+    "list_limits": {},
     "list_schedules": {},
     "move_deadline": {"deadline": "renewal", "due_at": _DUE},
     "move_deadlines": {"moves": {"renewal": _DUE}},

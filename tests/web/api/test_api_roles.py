@@ -49,6 +49,7 @@ API = {
         GET /facts
         GET /facts/{target_type}/{target_id}/{name}
         GET /facts/{target_type}/{target_id}/{name}/history
+        GET /limits
         GET /schedules
         GET /schedules/{id}
         GET /ticks

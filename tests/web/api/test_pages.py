@@ -57,12 +57,15 @@ def api(a_runtime):
     )
 
 
-def fill(api, connection, path):  # noqa: C901 - a case a list
+def fill(api, connection, path):  # noqa: C901, PLR0912 - a case a list
     """Create three rows of a list; return its path."""
     match path:
         case "/facts":
             for n in range(3):
                 assert api("PUT", f"/facts/a/{n}/x", {"value": n}).status_code == 200
+        case "/limits":
+            for n in range(3):
+                insert(connection, limit_keys=[f"api:{n}"], parked_by="limit")
         case "/ticks":
             for _ in range(3):
                 connection.execute(

@@ -121,7 +121,7 @@ create table scheduled_actions (
   lock_group text,
   -- One to three keys whose limits it counts against while it runs. Set when it is scheduled, or by the claim that applies the
   -- default of its handler.
-  limit_keys text[],
+  limit_keys text[] collate "C",
   -- Why the claims pass over it although it is due: `limit`, while it is in the queue of its first limit key, or the id of
   -- a pause. Set when it is scheduled as due now with limit keys, or found due; cleared by the claim and when the pause ends.
   parked_by text,
@@ -259,7 +259,7 @@ create table scheduled_action_limit_keys (
   -- The team; '' for none, and for keys whose limit applies across teams.
   team_id text not null,
   -- The key.
-  limit_key text not null,
+  limit_key text collate "C" not null,
   -- When the actions claimed so far would all have started at the rate of the key: the theoretical arrival time of the
   -- generic cell rate algorithm. Advanced by each claim, moved back for actions that were not started.
   full_until timestamptz not null default '-infinity',
@@ -269,6 +269,8 @@ create table scheduled_action_limit_keys (
 )
 with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
 create index scheduled_action_limit_keys_used on scheduled_action_limit_keys (used_at);
+-- For the list of keys; the collation keeps the keys with a prefix together, as it does in the queues.
+create index scheduled_action_limit_keys_list on scheduled_action_limit_keys (limit_key, team_id);
 
 -- The slots in use: one row for each key of a running action. Inserted by the claim, which holds the lock of the key's row;
 -- deleted by the settlement, release or rescue.
