@@ -37,8 +37,6 @@ class ScanPosition(NamedTuple):
     team_id: str | None = None
     #: Whether the scan may have ended before the last due action; always False after `claim_free`.
     has_more: bool = False
-    #: Whether the scan parked actions in the queues of limit keys.
-    has_parked: bool = False
 
 
 #: The position before the first due action.
@@ -80,10 +78,7 @@ def claim_free(
     )
     last = found[-1] if found else None
     claimed = [one for one in found if one.limit_keys is None]
-    if last is None:
-        return [], START
-    has_parked = len(claimed) < len(found)
-    return claimed, ScanPosition(last.priority, last.scheduled_text, last.id, has_parked=has_parked)
+    return claimed, START if last is None else ScanPosition(last.priority, last.scheduled_text, last.id)
 
 
 def claim_free_of_others(

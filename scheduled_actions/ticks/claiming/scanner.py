@@ -1,7 +1,5 @@
 """Scan the due actions and claim them, batch by batch, during one tick."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -58,14 +56,13 @@ class ClaimScanner:
         self._is_fair = state.settings.fair_by_team
         self._turn = 0
 
-    def include_queues(self) -> QueueScan:
-        """Also claim from the queues of limit keys in this tick; return their scan."""
+    def include_queues(self) -> None:
+        """Also claim from the queues of limit keys in this tick."""
         from scheduled_actions.ticks.claiming.queue_scan import QueueScan  # noqa: PLC0415 - most projects have no limits
 
         if self._queues is None:
             self._queues = QueueScan(self._batches)
             self._scans.append(self._queues)
-        return self._queues
 
     @property
     def opens_at(self) -> float | None:
@@ -133,8 +130,6 @@ class ClaimScanner:
             return self._queues.step(connection, tick, wanted=wanted, excluded=excluded, now=now, left_out=left_out)
         assert isinstance(scan, _Scan)  # noqa: S101 - the only other scan
         result = scan.step(connection, tick, wanted=wanted, excluded=excluded, now=now)
-        if scan.position.has_parked:
-            self.include_queues().scan_again()
         if self._is_fair and (dominant := scan.dominant_teams(wanted)):
             others_claimed = self.fair_share.step(
                 connection,
