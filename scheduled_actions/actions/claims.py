@@ -37,6 +37,8 @@ class ScanPosition(NamedTuple):
     team_id: str | None = None
     #: Whether the scan may have ended before the last due action; always False after `claim_free`.
     has_more: bool = False
+    #: Whether due actions with limit keys were parked in their queues.
+    has_parked: bool = False
 
 
 #: The position before the first due action.
@@ -78,7 +80,9 @@ def claim_free(
     )
     last = found[-1] if found else None
     claimed = [one for one in found if one.limit_keys is None]
-    return claimed, START if last is None else ScanPosition(last.priority, last.scheduled_text, last.id)
+    if last is None:
+        return claimed, START
+    return claimed, ScanPosition(last.priority, last.scheduled_text, last.id, has_parked=len(claimed) < len(found))
 
 
 def claim_free_of_others(
@@ -281,6 +285,8 @@ class ClaimResult:
     is_round_robin: bool = False
     #: Actions that fail without running, each with the reason.
     refused: list[tuple[Claimed, str]] = field(default_factory=list)
+    #: Whether actions returned to pending in the queues of limit keys.
+    has_queued: bool = False
 
     @property
     def has_found_work(self) -> bool:
@@ -293,6 +299,7 @@ class ClaimResult:
         self.skipped += other.skipped
         self.refused += other.refused
         self.unawaited |= other.unawaited
+        self.has_queued |= other.has_queued
 
     def narrow(self, later: "ClaimResult") -> None:
         """Replace the kept actions with those that a later hook kept, and add its other decisions."""
@@ -359,7 +366,7 @@ class BatchClaimer:
         def claim_with(call: _HookCall) -> tuple[list[Claimed], ClaimResult, ScanPosition]:
             with connection.transaction():
                 claimed, position = claim()
-                result = ClaimResult(claimed)
+                result = ClaimResult(claimed, has_queued=position.has_parked)
                 for hook in self.hooks:
                     if any(getattr(one, hook.column) is not None for one in result.kept):
                         result.narrow(call(hook, connection, result.kept))

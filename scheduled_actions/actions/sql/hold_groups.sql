@@ -2,7 +2,8 @@
 -- them: by a new hold, or by one that a blocking action kept while it was pending (`kept`). At most `most` holds are
 -- new, and none belong to an excluded team ('' is the team of actions without one).
 -- Actions with limit keys are parked in the queue of their first key.
--- Also returns the last row read, as the position of the next scan, and whether more may follow.
+-- Also returns the last row read, as the position of the next scan, whether more may follow, and whether actions were
+-- parked.
 with recursive priorities (priority) as (
   select coalesce(%(after_priority)s::smallint, (
     select a.priority
@@ -88,12 +89,14 @@ parked as (
       and b.scheduled_at <= scheduled_actions_now()
     for update skip locked
   ))
+  returning a.id
 )
 select
   (select coalesce(array_agg(k.action_id), '{}') from kept k),
   (select coalesce(array_agg(t.team_id order by t.team_id, t.lock_group), '{}') from taken t),
   (select coalesce(array_agg(t.lock_group order by t.team_id, t.lock_group), '{}') from taken t),
-  l.priority, l.scheduled_at::text, l.id, l.team_id, l.id is not null and (select count(*) from seen) >= %(window)s
+  l.priority, l.scheduled_at::text, l.id, l.team_id, l.id is not null and (select count(*) from seen) >= %(window)s,
+  exists (select from parked)
 from (select 1) one
 left join (
   select s.priority, s.scheduled_at, s.id, s.team_id

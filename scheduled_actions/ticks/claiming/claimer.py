@@ -195,6 +195,8 @@ class Claimer:
             )
         )
         self.has_claimed = self.has_claimed or claimed.has_found_work
+        if claimed.has_queued:
+            self.scanner.include_queues()
         self._sort_out(claimed)
         if claimed.is_round_robin:
             self.ready = [self.ready[n] for n in round_robin([one.claimed.team_id for one in self.ready])]

@@ -57,12 +57,13 @@ class ClaimScanner:
         self._turn = 0
 
     def include_queues(self) -> None:
-        """Also claim from the queues of limit keys in this tick."""
+        """Also claim from the queues of limit keys in this tick; force another scan of them."""
         from scheduled_actions.ticks.claiming.queue_scan import QueueScan  # noqa: PLC0415 - most projects have no limits
 
         if self._queues is None:
             self._queues = QueueScan(self._batches)
             self._scans.append(self._queues)
+        self._queues.scan_again()
 
     @property
     def opens_at(self) -> float | None:
@@ -198,15 +199,17 @@ class _Scan:
 
         A transaction costs two more round trips.
         """
-        after = self.position
+        after, has_queued = self.position, False
         if self._claim_alone is not None and not self._meets_series:
             self._claimed, self.position = self._claim_alone(
                 connection, tick, wanted=wanted, after=after, excluded=excluded
             )
+            has_queued = self.position.has_parked
             if self._claimed:
-                return ClaimResult(self._claimed)
+                return ClaimResult(self._claimed, has_queued=has_queued)
         claim = partial(self._claim, connection, tick, wanted=wanted, after=after, excluded=excluded)
         self._claimed, result, self.position = self._batches.claim(connection, claim)
+        result.has_queued |= has_queued
         self._meets_series = not self._claimed or any(one.schedule_id is not None for one in self._claimed)
         return result
 
@@ -264,6 +267,7 @@ class FairShareClaims:
         """
         scan = self._scans[is_grouped]
         now = self._monotonic()
+        has_queued = False
         if scan.is_wanted(left_out, now) and self._budget.may_begin(now):
             scan.begin(left_out, now)
         while not scan.is_over and self._budget.has_more():
@@ -274,10 +278,11 @@ class FairShareClaims:
             scan.is_over = not scan.position.has_more
             before, now = now, self._monotonic()
             self._budget.spend(now - before, claimed=len(claimed), wanted=wanted)
+            has_queued = result.has_queued = has_queued or result.has_queued
             if claimed:
                 scan.has_claimed = True
                 return result
-        return ClaimResult([])
+        return ClaimResult([], has_queued=has_queued)
 
 
 class _FairShareScan:
