@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from scheduled_actions.actions import claims
 from scheduled_actions.actions.claims import TickRow
@@ -36,6 +36,7 @@ def find_queued(
     after: KeyId,
     excluded: Collection[str],
     left_out: Collection[str] = (),
+    passed_over: Collection[UUID] = (),
     most_queues: int = MAX_QUEUES,
 ) -> QueueBatch:
     """Return due actions whose limit keys are open now, in the order of the claim; lock nothing.
@@ -46,6 +47,7 @@ def find_queued(
         after: The position after which the scan continues.
         excluded: Action types to leave out.
         left_out: Teams to leave out; '' stands for actions without a team.
+        passed_over: Ids of actions to leave out.
         most_queues: Maximum number of queues to visit.
     """
     rows = sql.run(
@@ -57,6 +59,7 @@ def find_queued(
             "after_team": after.team_id,
             "excluded": list(excluded),
             "left_out": list(left_out),
+            "passed_over": uuids(passed_over),
             "most_queues": most_queues,
         },
     )

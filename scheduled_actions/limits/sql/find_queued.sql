@@ -53,6 +53,7 @@ found as materialized (
     ) w
     where w.scheduled_at <= scheduled_actions_now()
       and w.action_type <> all (%(excluded)s::text[])
+      and w.id <> all (%(passed_over)s::uuid[])
       and (
         cardinality(w.limit_keys) = 1
         or not exists (

@@ -1,4 +1,9 @@
--- The claimed actions are pending again; no attempt is counted.
+-- The claimed actions are pending again, those with limit keys in their queues; no attempt is counted.
 update scheduled_actions a
-set status = 'pending', claim_token = null, lease_expires_at = null, updated_at = scheduled_actions_now()
+set
+  status = 'pending',
+  parked_by = case when a.limit_keys is not null then 'limit' end,
+  claim_token = null,
+  lease_expires_at = null,
+  updated_at = scheduled_actions_now()
 where a.id = any (%(ids)s::uuid[]) and a.status = 'processing'

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection
 from functools import partial
+from uuid import UUID
 
 from scheduled_actions.actions import claims
 from scheduled_actions.actions.claims import BatchClaimer, ClaimResult, TickRow
@@ -24,6 +25,9 @@ class QueueScan:
         self._batches = batches
         #: The keys whose rows this tick has inserted or found.
         self._known: set[KeyId] = set()
+        #: When actions were claimed that a hook returned to their queue, on the clock of `step`; they must not keep the
+        #: actions behind them waiting.
+        self._returned: dict[UUID, float] = {}
         self._position = limit_claims.START
         self._has_claimed = False
         self.begun_at = float("-inf")
@@ -64,8 +68,14 @@ class QueueScan:
         if self._position == limit_claims.START or now - self.begun_at >= FRESH_SECONDS:
             self._position, self._has_claimed, self.begun_at = limit_claims.START, False, now
             self.opens_at = None
+        self._returned = {key: at for key, at in self._returned.items() if now - at < FRESH_SECONDS}
         queued = limit_claims.find_queued(
-            connection, wanted=wanted, after=self._position, excluded=excluded, left_out=left_out
+            connection,
+            wanted=wanted,
+            after=self._position,
+            excluded=excluded,
+            left_out=left_out,
+            passed_over=self._returned,
         )
         self._position = queued.position
         if queued.opens_in_seconds is not None:
@@ -73,8 +83,12 @@ class QueueScan:
         result = ClaimResult([])
         if queued.candidates:
             self._insert_keys(connection, queued.candidates)
-            _, result, _ = self._batches.claim(connection, partial(self._claim, connection, tick, queued.candidates))
-        self._has_claimed = self._has_claimed or result.has_found_work
+            claim = partial(self._claim, connection, tick, queued.candidates)
+            claimed, result, _ = self._batches.claim(connection, claim)
+            decided = [*result.kept, *(one for one, _ in result.skipped), *(one for one, _ in result.refused)]
+            returned = {one.id for one in claimed} - {one.id for one in decided}
+            self._returned |= dict.fromkeys(returned, now)
+            self._has_claimed = self._has_claimed or bool(claimed)
         self.is_empty = self._position == limit_claims.START and not self._has_claimed
         return result
 
