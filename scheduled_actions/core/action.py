@@ -189,6 +189,9 @@ class Claimed(NamedTuple):
     expires_epoch: float | None
     #: Whether it fails when it expires; otherwise it is skipped.
     fails_on_expiry: bool
+    #: Why claims passed over it when it expired: `limit`, the id of a pause, or '' for another reason. None: it had not
+    #: expired when it was claimed, by the database's clock.
+    expired_while: str | None
     #: Fencing token: an outcome is stored only while the row has the same one.
     token: UUID
 

@@ -119,6 +119,19 @@ def claim_queued(connection: Connection, tick: TickRow, candidates: Collection[Q
     return claimed
 
 
+def claim_expired(connection: Connection, tick: TickRow, *, limit: int) -> list[Claimed]:
+    """Claim at most `limit` pending actions that have passed their `expires_at`, whatever else keeps them from running.
+
+    They take no slots, and must end without an attempt.
+
+    Args:
+        connection: In a transaction.
+        tick: The claiming tick.
+        limit: Maximum number of actions; those expired the longest come first.
+    """
+    return claims.claim_with(connection, sql.text("claim_expired"), tick, {"limit": limit, "token": uuid4()})
+
+
 def _hold_groups(connection: Connection, admitted: list[QueuedAction]) -> tuple[list[QueuedAction], list[KeyId]]:
     """Take the lock groups of actions; return the actions that have theirs or need none, and the groups taken."""
     wanting = [one for one in admitted if one.lock_group is not None and not one.holds_group]

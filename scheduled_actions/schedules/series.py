@@ -65,13 +65,17 @@ class ScheduleHook:
         planned, waiting = store.take(connection, by_id.values())
         budget = transaction_budget()
         for occurrence in planned:
-            decision = _decide(occurrence, by_id[occurrence.action_id])
+            claimed_one = by_id[occurrence.action_id]
+            decision = _decide(occurrence, claimed_one)
             if decision.verdict == "wait":
                 waiting.add(occurrence.action_id)
                 continue
             if decision.verdict == "skip":
                 reasons[occurrence.action_id] = decision.reason or ""
-            update = self._update_at_claim(occurrence, budget, is_skipped=decision.verdict == "skip")
+            # An expired occurrence ends without an attempt. A rolling schedule counts it when it ends.
+            is_expired = claimed_one.expired_while is not None and occurrence.state.recurrence_type != "rolling"
+            is_skipped = decision.verdict == "skip" or is_expired
+            update = self._update_at_claim(occurrence, budget, is_skipped=is_skipped)
             if update is not None:
                 updates.append(update)
                 if _ends_alone(occurrence, update):
@@ -326,6 +330,9 @@ def _schedule_ids(endings: Sequence[EndingAction]) -> dict[UUID, UUID]:
 
 
 def _decide(occurrence: store.ClaimedOccurrence, claimed: Claimed) -> series.OccurrenceDecision:
+    if claimed.expired_while is not None:
+        # It ends without an attempt, so it waits for nothing.
+        return series.RUN
     if occurrence.state.recurrence_type == "rolling" and (claimed.attempts or claimed.last_outcome):
         return series.RUN
     return series.decide(

@@ -87,7 +87,7 @@ class Kit:
         return [action for action in self.actions() if _state(action) != before.get(action.id, _UNTOUCHED)]
 
     def run_until(self, until: datetime | date | str | timedelta) -> list[Action]:
-        """Let time pass: stop the clock at each instant up to `until` at which an action is due, and run ticks then.
+        """Let time pass: stop the clock at each instant up to `until` when an action is due or expires, and run ticks.
 
         The clock is stopped at `until` at the end.
 
@@ -99,20 +99,21 @@ class Kit:
 
         Raises:
             InvalidArgument: The instant is invalid, or has no offset.
-            AssertionError: As for `run_due`; or actions were due at ten thousand instants or more.
+            AssertionError: As for `run_due`; or actions were due or expired at ten thousand instants or more.
         """
         now = self.clock.now()
         end = now + until if isinstance(until, timedelta) else instant("until", until)
         settled = self.run_due(now)
         for _ in range(_STEPS_MOST):
-            upcoming = [action.scheduled_at for action in self.actions() if action.status is Status.PENDING]
+            pending = [action for action in self.actions() if action.status is Status.PENDING]
+            upcoming = [at for action in pending for at in (action.scheduled_at, action.expires_at) if at is not None]
             following = min((at for at in upcoming if at > now), default=None)
             if following is None or following > end:
                 self.clock.set(end)
                 return settled
             now = following
             settled += self.run_due(now)
-        raise AssertionError(f"actions are due at {_STEPS_MOST:,} or more instants until {end.isoformat()}")
+        raise AssertionError(f"actions are due or expire at {_STEPS_MOST:,} or more instants until {end.isoformat()}")
 
     def assert_scheduled(
         self,

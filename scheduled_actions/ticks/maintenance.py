@@ -284,6 +284,11 @@ class TickMaintenance:
         """Whether the tick has found actions in the queues of limit keys."""
         return self._found is not None and self._found.has_queued
 
+    @property
+    def has_late(self) -> bool:
+        """Whether the tick has found a pending action that has passed its `expires_at`."""
+        return self._found is not None and self._found.has_late
+
     def begin(self, connection: Connection) -> None:
         """Run the maintenance steps that have work, before the claims; a failed step does not prevent the others."""
         state, found = self._state, self._found

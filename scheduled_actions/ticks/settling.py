@@ -285,7 +285,7 @@ class ResultWriter:
         again = "snoozed" if isinstance(outcome, Snoozed | ConditionPending) else "retried"
         self._count_settled(claimed, again if status is Status.PENDING else str(status))
         log.log(
-            logging.WARNING if isinstance(outcome, Failed | TimedOut) else logging.INFO,
+            logging.WARNING if isinstance(outcome, Failed | TimedOut) or status is Status.FAILED else logging.INFO,
             "action.settled id=%s action_type=%s attempt=%d outcome=%s status=%s duration_ms=%.1f",
             claimed.id, claimed.action_type, claimed.attempts + 1, name, status, 1000 * (attempt.took_seconds or 0.0),
         )  # fmt: skip
@@ -295,11 +295,12 @@ class ResultWriter:
             self._metrics.settled(claimed.action_type, outcome, payload_text=claimed.payload_text)
 
     def _record_duration(self, attempt: Attempt) -> None:
-        if attempt.started is None or attempt.ended is None:
+        started = attempt.handler_started
+        if started is None or attempt.ended is None:
             return
-        claimed, seconds = attempt.claimed, attempt.ended - attempt.started
+        claimed, seconds = attempt.claimed, attempt.ended - started
         self._tick.state.duration_stats.record(claimed.action_type, seconds)
         if self._metrics is not None:
             # As `Action.due_since`.
-            lateness = self._epoch + attempt.started - max(claimed.scheduled_epoch, claimed.created_epoch)
+            lateness = self._epoch + started - max(claimed.scheduled_epoch, claimed.created_epoch)
             self._metrics.ran(claimed.action_type, seconds=seconds, lateness_seconds=lateness)

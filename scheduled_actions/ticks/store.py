@@ -46,6 +46,8 @@ class UpcomingWork(NamedTuple):
     seconds: float | None
     #: Whether there are changes that actions may wait for.
     has_wakes: bool
+    #: Whether a pending action has passed its `expires_at`.
+    has_late: bool
 
 
 class ExpiredLease(NamedTuple):

@@ -144,6 +144,7 @@ class Tick:
         self._claimer = Claimer(running, self._writer)
         if self._maintenance.has_queued:
             self._claimer.scanner.include_queues()
+        self._claimer.has_late = self._maintenance.has_late
         self._connection.do(self._maintenance.begin)
         if self._budget.linger_until > self._budget.started:
             self._connection.do(self._linger_lease.acquire)
@@ -163,6 +164,8 @@ class Tick:
             self._settle_and_start(wave)
         if self._maintenance.has_wakes_left:
             self._wake()
+        if self._may_expire():
+            self._claimer.expire()
         if self._may_start() and self._claimer.wants_more():
             self._claimer.claim()
         self._start_background()
@@ -177,6 +180,7 @@ class Tick:
         return (
             bool(self._in_flight.attempts)
             or (self._may_start() and self._has_more_to_start())
+            or self._may_expire()
             or any(not self._claimer.ready and self._may_start() and wait() for wait in waits)
         )
 
@@ -186,6 +190,15 @@ class Tick:
             and self._claimer.refused_claims < MAX_REFUSED_CLAIMS
             and not self._state.is_stopping.is_set()
             and not self._state.is_exhausted
+            and self._budget.may_start(self._state.monotonic())
+        )
+
+    def _may_expire(self) -> bool:
+        """Return whether to end further expired actions; that needs no free handler thread."""
+        return (
+            self._claimer.has_late
+            and self._may_announce
+            and not self._state.is_stopping.is_set()
             and self._budget.may_start(self._state.monotonic())
         )
 
@@ -250,6 +263,7 @@ class Tick:
     def _look(self) -> None:
         """Look up when the next action becomes due; wake the actions whose conditions wait for a stored change."""
         self._connection.do(self._linger_lease.look)
+        self._claimer.has_late = self._claimer.has_late or self._linger_lease.has_late
         if self._linger_lease.has_wakes:
             self._connection.do(self._maintenance.wake)
             self._connection.do(self._linger_lease.look)

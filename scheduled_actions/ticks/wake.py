@@ -249,11 +249,11 @@ class Listener:
         self._serve(lambda: on_report(processor.tick(caller="listen", linger_holder=self._holder)))
 
     def ping(self, waker: TickWaker) -> None:
-        """Wake ticks whenever actions are due or changes have to be processed, until the listener is stopped."""
+        """Wake ticks whenever actions are due or have expired, or changes have to be processed, until it is stopped."""
 
         def wait_and_ping() -> None:
             found = self._database.do(look)
-            if found.is_due or found.has_wakes:
+            if found.is_due or found.has_wakes or found.has_late:
                 waker.notify()
             self._is_notified.wait(LOOK_SECONDS if found.seconds is None else min(found.seconds, LOOK_SECONDS))
             self._is_notified.clear()

@@ -244,6 +244,8 @@ class LingerLease:
         self._is_due = False
         #: Whether there are changes that actions may wait for.
         self.has_wakes = False
+        #: Whether a pending action has passed its `expires_at`.
+        self.has_late = False
         #: When the next action becomes due, on the monotonic clock; None if none does within the window.
         self.next_due: float | None = None
 
@@ -271,7 +273,7 @@ class LingerLease:
         window_seconds = self._budget.linger_until - self._budget.started
         found = tick_store.find_upcoming(connection, self._holder, window_seconds=window_seconds)
         self._is_holder = self._is_holder and found.is_holder
-        self._is_due, self.has_wakes = found.is_due, found.has_wakes
+        self._is_due, self.has_wakes, self.has_late = found.is_due, found.has_wakes, found.has_late
         # The clock is read after the statement, so that no action starts before it is due by the database's clock.
         self._looked_at = self._state.monotonic()
         self.next_due = None if found.seconds is None else self._looked_at + found.seconds

@@ -63,6 +63,8 @@ _READINGS = {
     "count_due": {"": {}},
     "doctor_work": {"": {"most": 500, "most_results": 500, "most_names": 20}},
     "parent_action": {"": {"id": _AN_ID, "team_id": None}},
+    "claim_expired": {"": {"limit": 500, "token": _AN_ID, "lease_expires_at": datetime(2020, 1, 1, tzinfo=UTC)}},
+    "find_upcoming": {"": {"holder": "listen:1", "window_seconds": 60}},
     "find_others": {"": _SCAN_START | {"left_out": ["team-1"]}},
     "retry_action": {"": {"id": _AN_ID, "team_id": None, "by": None}},
     "run_now": {"": {"id": _AN_ID, "team_id": None, "by": None}},

@@ -167,6 +167,18 @@ def test_run_until_runs_each_occurrence_at_its_instant(create_kit):
     assert kit.clock.now() == NOON + timedelta(hours=3, minutes=30)
 
 
+def test_run_until_ends_an_action_at_its_expiry(create_kit):
+    kit = create_kit(run, toml='[limits."api:*"]\nrate = "1 per day"\n')
+    kit.clock.set(NOON)
+    for _ in range(2):
+        schedule_action("test:run", {}, limit="api:acme", expires_in=timedelta(hours=1))
+
+    settled = kit.run_until(timedelta(hours=2))
+
+    assert [action.status for action in settled] == ["completed", "skipped"]
+    assert settled[1].completed_at == NOON + timedelta(hours=1)
+
+
 def test_the_misfire_policy_treats_a_clock_jump_as_an_outage(create_kit):
     kit = create_kit(run)
     kit.clock.set(NOON)

@@ -11,7 +11,17 @@ import pytest
 
 from scheduled_actions import Context, action
 from scheduled_actions.ticks.attempts.attempt import InFlightAttempts
-from tests.factories import PATIENCE, insert, is_waiting, projects, row, statuses, wait_for_locks, wait_until
+from tests.factories import (
+    PATIENCE,
+    database_now,
+    insert,
+    is_waiting,
+    projects,
+    row,
+    statuses,
+    wait_for_locks,
+    wait_until,
+)
 
 SECOND = timedelta(seconds=1)
 #: Time limit in seconds for each answer that is expected immediately, even on a busy machine.
@@ -92,6 +102,19 @@ def test_actions_with_a_lock_group_or_another_priority_run_at_their_instant(ling
     )
 
     assert project.processor.tick().succeeded == 2
+
+
+def test_an_action_that_expires_while_a_tick_lingers_ends(lingering, connection):
+    project = lingering(20)
+    tick = InBackground(project)
+    wait_until(lambda: lease_holder(connection))
+
+    now = database_now(connection)
+    late = insert(connection, scheduled_at=now + timedelta(days=1), expires_at=now)
+
+    wait_until(lambda: row(connection, late)["status"] == "skipped")
+    project.processor.stop()
+    assert tick.answered().skipped == 1
 
 
 def test_new_actions_are_found_within_a_second_and_immediately_after_a_notification(lingering, connection):

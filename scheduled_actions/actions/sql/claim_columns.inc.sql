@@ -6,4 +6,5 @@ a.user_id, a.created_by, a.schedule_id, a.deadline_id, a.scheduled_by, a.dedup_k
 date_part('epoch', a.occurrence_at), date_part('epoch', a.previous_occurrence_at),
 date_part('epoch', a.started_at), date_part('epoch', a.created_at), a.condition::text,
 a.on_success is not null or a.on_failure is not null, a.limit_keys, date_part('epoch', a.expires_at),
-coalesce(a.on_expiry = 'fail', false)
+coalesce(a.on_expiry = 'fail', false),
+case when a.expires_at is not null and a.expires_at <= scheduled_actions_now() then coalesce(a.parked_by, '') end

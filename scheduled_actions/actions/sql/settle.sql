@@ -36,6 +36,7 @@ settled as (
     history = scheduled_actions_append_history(a.history, o.entry),
     claim_token = null,
     lease_expires_at = null,
+    parked_by = null,
     updated_at = scheduled_actions_now()
   from outcome o
   where a.id = o.id and a.claim_token = o.token
@@ -47,6 +48,8 @@ freed as (
   delete from scheduled_action_holds h
   using settled s
   where s.lock_group is not null and h.action_id = s.id
+    -- An expired action is settled even while the late handler of its last attempt still holds the group.
+    and h.busy_until is null
     and (s.hold = 'free' or s.hold = 'keep' and s.status <> 'pending')
 ),
 lingering as (

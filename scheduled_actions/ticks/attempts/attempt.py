@@ -36,6 +36,7 @@ from scheduled_actions.core.action import RESULT_LIMIT, Claimed
 from scheduled_actions.core.log import log
 from scheduled_actions.database.boundary import describe, text_of
 from scheduled_actions.database.connection import CancellableConnection, RetryingConnection
+from scheduled_actions.limits.rules.expiry import expiry
 from scheduled_actions.registry import loading
 from scheduled_actions.registry.handler import Cancel, Context, Fail, HandlerOptions, RetryAfter, Skip, Snooze
 from scheduled_actions.ticks.attempts.handler_threads import Job, run_coroutine
@@ -357,6 +358,13 @@ class RunningTick:
             schedule_id=claimed.schedule_id,
             follow_ups=attempt.result.follow_ups,
         )
+
+    def expired(self, claimed: Claimed) -> AttemptResult | None:
+        """Return the result of an action that has expired by the database's time; None if it may start."""
+        if claimed.expires_epoch is None:
+            return None
+        found = expiry(claimed, now=self._database_time(self.state.monotonic()).timestamp())
+        return None if found is None else AttemptResult(found)
 
     def _database_time(self, instant: float) -> datetime:
         """Convert an instant of the monotonic clock to the database's time."""

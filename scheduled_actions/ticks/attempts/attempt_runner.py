@@ -56,6 +56,7 @@ def needs_no_context(claimed: Claimed) -> bool:
         and claimed.started_epoch is None
         and (claimed.occurrence_epoch is None or 0 <= claimed.occurrence_epoch < READABLE_BEFORE)
         and (claimed.previous_epoch is None or 0 <= claimed.previous_epoch < READABLE_BEFORE)
+        and (claimed.expires_epoch is None or claimed.expires_epoch < READABLE_BEFORE)
         and 0 <= claimed.scheduled_epoch < READABLE_BEFORE
         and 0 <= claimed.created_epoch < READABLE_BEFORE
     )
@@ -159,6 +160,8 @@ class AttemptRunner:
             return AttemptResult(Failed(str(error), is_final=True))
         except (ValueError, OverflowError, RecursionError, ArithmeticError, OSError) as error:
             return AttemptResult(Failed(f"the row cannot be read: {type(error).__name__}: {error}", is_final=True))
+        if not handler.options.transactional and (expired := self._tick.expired(attempt.claimed)) is not None:
+            raise EndedEarly(expired)
         # Each start has its own `contextvars` context (see `HandlerThreads`), so nothing has to be reset.
         running_action.set(attempt.claimed.id)
         if not handler.options.transactional:

@@ -114,11 +114,13 @@ class HandlerTransactions:
         """Check the guards in the transaction, then begin the attempt's time.
 
         Raises:
-            EndedEarly: A guard no longer holds, or the attempt was abandoned or asked to stop.
+            EndedEarly: A guard no longer holds, the action has expired, or the attempt was abandoned or asked to stop.
         """
         for guard in guards:
             if not guard.holds(connection):
                 raise EndedEarly(AttemptResult(Released(f"{guard.subject} was changed")))
+        if (expired := self._tick.expired(attempt.claimed)) is not None:
+            raise EndedEarly(expired)
         if attempt.is_stopped or not attempt.start(self._monotonic()):
             # The attempt was abandoned, or asked to stop, while it waited for its slot: its handler was never called.
             raise EndedEarly(RELEASED)

@@ -6,18 +6,26 @@ from functools import partial
 
 import psycopg
 
-from scheduled_actions.actions.claims import ClaimResult
+from scheduled_actions.actions.claims import START, BatchClaimer, ClaimResult, ScanPosition
 from scheduled_actions.actions.rules.settlement import AttemptResult, Failed, NoHandler, Released
 from scheduled_actions.core.action import Claimed
 from scheduled_actions.core.log import log
 from scheduled_actions.database.boundary import RETRYABLE_ERRORS, contain, isolate, reason_of
-from scheduled_actions.database.connection import RetryingConnection
+from scheduled_actions.database.connection import Connection, RetryingConnection
 from scheduled_actions.registry import Registry
 from scheduled_actions.ticks.attempts.attempt import Attempt, RunningTick
 from scheduled_actions.ticks.attempts.attempt_runner import AttemptRunner
 from scheduled_actions.ticks.claiming.scanner import ClaimScanner
 from scheduled_actions.ticks.hooks import Evaluate, Evaluated
-from scheduled_actions.ticks.rules.plan import Candidate, claim_size, expected_seconds, next_wave, round_robin, too_long
+from scheduled_actions.ticks.rules.plan import (
+    MAX_BATCH,
+    Candidate,
+    claim_size,
+    expected_seconds,
+    next_wave,
+    round_robin,
+    too_long,
+)
 from scheduled_actions.ticks.settling import ResultWriter
 from scheduled_actions.ticks.worker_state import WorkerState
 
@@ -115,6 +123,8 @@ class Claimer:
         self.ready: list[Attempt] = []
         #: Whether any work was claimed since the tick last reset this.
         self.has_claimed = False
+        #: Whether pending actions may have passed their `expires_at`.
+        self.has_late = False
 
     # -- starting --------------------------------------------------------------------------------------------------
 
@@ -207,6 +217,25 @@ class Claimer:
             self.scanner.restart()
         return 0
 
+    def expire(self) -> None:
+        """End a batch of the actions that have expired, including those that the other claims pass over."""
+        # Another batch is only claimed after a full one. After an error, the next tick tries again.
+        self.has_late = False
+        self._tick.report.run_step("expiry", self._expire_batch)
+
+    def _expire_batch(self) -> None:
+        claimed, result, _ = self._tick.connection.do(self._claim_expired)
+        self._sort_out(result)
+        self.has_late = len(claimed) == MAX_BATCH and result.has_found_work
+
+    def _claim_expired(self, connection: Connection) -> tuple[list[Claimed], ClaimResult, ScanPosition]:
+        from scheduled_actions.limits import claims as limit_claims  # noqa: PLC0415 - most projects have no expiry
+
+        batches = BatchClaimer(self._state.hooks.after_claim)
+        return batches.claim(
+            connection, lambda: (limit_claims.claim_expired(connection, self._tick.row, limit=MAX_BATCH), START)
+        )
+
     def _sort_out(self, claimed: ClaimResult) -> None:
         """Add to `ready` the attempts of actions that can run; add the other attempts to the unwritten results."""
         for skipped, reason in claimed.skipped:
@@ -214,7 +243,9 @@ class Claimer:
         for refused, reason in claimed.refused:
             self._end(self._attempts.make(refused), AttemptResult(Failed(reason, is_final=True)))
         fitting: set[Candidate] = set()
-        evaluated = evaluate_conditions(claimed.kept, self._tick.connection, self._state.hooks.evaluate)
+        expired = {one.id: late for one in claimed.kept if (late := self._tick.expired(one)) is not None}
+        unexpired = [one for one in claimed.kept if one.id not in expired] if expired else claimed.kept
+        evaluated = {**evaluate_conditions(unexpired, self._tick.connection, self._state.hooks.evaluate), **expired}
         for one in claimed.kept:
             attempt = self._attempts.make(one)
             attempt.is_awaited = self._state.settler.awaits(one) and one.id not in claimed.unawaited

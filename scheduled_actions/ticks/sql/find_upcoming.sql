@@ -1,5 +1,6 @@
 -- Returns whether this holder still has the linger lease, whether actions are due, the seconds until the next action
--- becomes due (null if none does within `window_seconds`), and whether there are changes that actions may wait for.
+-- becomes due (null if none does within `window_seconds`), whether there are changes that actions may wait for, and
+-- whether a pending action has passed its expires_at.
 with recursive
 -- include: actions/waiting_priorities,
 ahead (first_at, next_at) as (
@@ -45,4 +46,11 @@ select
   coalesce((select s.value = to_jsonb(%(holder)s::text) from scheduled_action_settings s where s.name = 'linger_lease'), false),
   coalesce((select min(h.first_at) from ahead h) <= scheduled_actions_now(), false),
   extract(epoch from (select min(h.next_at) from ahead h) - scheduled_actions_now())::float8,
-  (select w.id from scheduled_action_wakes w order by w.id limit 1) is not null
+  (select w.id from scheduled_action_wakes w order by w.id limit 1) is not null,
+  coalesce((
+    select a.expires_at
+    from scheduled_actions a
+    where a.status = 'pending' and a.expires_at is not null
+    order by a.expires_at
+    limit 1
+  ) <= scheduled_actions_now(), false)

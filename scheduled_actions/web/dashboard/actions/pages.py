@@ -59,6 +59,7 @@ _OUTCOMES = {
     "snoozed": ("Snoozed", "other"),
     "waited": ("Condition evaluated", "other"),
     "skipped": ("Skipped", "other"),
+    "expired": ("Expired", "other"),
     "refused": ("Could not be scheduled", "failed"),
     "follow_up_refused": ("A follow-up could not be scheduled", "failed"),
 }
