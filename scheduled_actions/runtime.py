@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from scheduled_actions.database.embedded import LocalPostgres
     from scheduled_actions.deadlines.service import Deadlines
     from scheduled_actions.limits.service import LimitKeys
+    from scheduled_actions.limits.pauses import Pauses
     from scheduled_actions.notifications.local_scheduling import LocalScheduling
     from scheduled_actions.notifications.planning import Notifications
     from scheduled_actions.notifications.sending import Sender
@@ -244,6 +245,9 @@ class Runtime:
 
     #: Rescues actions and prunes old rows.
     maintenance: _lazy[Maintenance] = _lazy("ticks.maintenance:Maintenance", "processor.state")
+
+    #: Pauses and resumes, and lists what is paused.
+    pauses: _lazy[Pauses] = _lazy("limits.pauses:Pauses", "database", "registry", "config.settings", "wake")
 
     #: Looks up webhook endpoints for deliveries.
     endpoint_directory: _lazy[EndpointDirectory] = _lazy(

@@ -34,6 +34,10 @@ _MAX_PRUNED = 1500
 _WAKE_BATCH = 100
 #: After this time the tick settles finished attempts before it wakes further actions.
 _WAKE_SECONDS = 0.5
+#: Maximum number of paused actions parked before the claims, so that the claims begin soon.
+_FIRST_PARKED = 1_000
+#: How long a tick parks paused actions after its work.
+_PARK_SECONDS = 2.0
 #: Maximum number of actions without a handler that one sweep cancels, and seconds after which it cancels no more.
 _MAX_UNHANDLED = 500
 _UNHANDLED_SECONDS = 0.5
@@ -252,6 +256,10 @@ class TickMaintenance:
         self._found: tick_store.PendingWork | None = None
         #: Whether the last wake-up may have left changes to process.
         self.has_wakes_left = False
+        #: Whether ended pauses may not have returned all of their actions.
+        self.has_parked_left = False
+        #: Whether pauses may hold back due actions that are not parked yet.
+        self._is_park_due = False
 
     def finds_nothing(
         self, connection: Connection, tick_id: UUID, *, caller: str, budget: Mapping[str, float], lingers: bool
@@ -309,6 +317,7 @@ class TickMaintenance:
         for has_work, name, step in (
             (found.has_expired or found.has_lost_ticks, "rescue", self._rescue),
             (found.has_wakes, "wake", self._wake),
+            (found.has_pauses, "pauses", self._park),
             (found.has_old_holds, "holds", settling.free_stale_holds),
             (found.has_unhandled, "release", self._release),
         ):
@@ -360,6 +369,31 @@ class TickMaintenance:
             log.info("waits.deferred")
             self.has_wakes_left = waits.wake_each(connection, most=_WAKE_BATCH) == _WAKE_BATCH
 
+    def _park(self, connection: Connection) -> None:
+        """Park the first due actions of pauses, and return the first ones of ended pauses."""
+        from scheduled_actions.limits import parking  # noqa: PLC0415 - most projects have no pauses
+
+        self._is_park_due = parking.park_first(connection, most=_FIRST_PARKED)
+        self._unpark(connection)
+
+    def _park_rest(self, connection: Connection) -> None:
+        from scheduled_actions.limits import parking  # noqa: PLC0415 - as above
+
+        until = self._state.monotonic() + _PARK_SECONDS
+        for _ in parking.park_all(lambda step: step(connection)):
+            if self._state.monotonic() >= until:
+                break
+
+    def unpark(self, connection: Connection) -> None:
+        """Return a bite of the actions of ended pauses to the claims."""
+        self.has_parked_left = False
+        self._try("pauses", self._unpark, connection)
+
+    def _unpark(self, connection: Connection) -> None:
+        from scheduled_actions.limits import parking  # noqa: PLC0415 - as above
+
+        self.has_parked_left = parking.unpark(connection)
+
     def _report_cycles(self, connection: Connection) -> None:
         """Report cycles of actions that wait for one another forever; SQL or the retry of an action can create them."""
         from scheduled_actions.actions.evaluation import cycles_among_waiting  # noqa: PLC0415 - as above
@@ -381,8 +415,10 @@ class TickMaintenance:
                 if self._state.metrics is not None:
                     self._state.metrics.settled(lease.action_type, "failed", payload_text="")
 
-    def prune(self, connection: Connection) -> None:
-        """Delete rows past their retention, if the tick found any."""
+    def end(self, connection: Connection) -> None:
+        """Park paused actions that `begin` has left, and delete rows past their retention, if the tick found any."""
+        if self._is_park_due:
+            self._try("pauses", self._park_rest, connection)
         if self._found is not None and self._found.has_prunable:
             self._report.pruned += contain(
                 partial(self._maintenance.prune_on, connection, limit=_MAX_PRUNED),

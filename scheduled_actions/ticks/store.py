@@ -31,6 +31,7 @@ class PendingWork(NamedTuple):
     has_queued: bool
     #: Whether a pending action has passed its `expires_at`.
     has_late: bool
+    #: Whether there are pauses, or ended ones that may not have returned all of their actions.
     has_pauses: bool
     #: Whether there is no work, and the tick's row was written as started and ended.
     is_recorded: bool
@@ -48,6 +49,8 @@ class UpcomingWork(NamedTuple):
     has_wakes: bool
     #: Whether a pending action has passed its `expires_at`.
     has_late: bool
+    #: Whether a pause has ended and may not have returned all of its actions.
+    has_ended_pauses: bool
 
 
 class ExpiredLease(NamedTuple):

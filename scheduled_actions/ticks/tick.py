@@ -166,6 +166,8 @@ class Tick:
             self._wake()
         if self._may_expire():
             self._claimer.expire()
+        if self._maintenance.has_parked_left and self._may_start():
+            self._unpark()
         if self._may_start() and self._claimer.wants_more():
             self._claimer.claim()
         self._start_background()
@@ -204,7 +206,9 @@ class Tick:
 
     def _has_more_to_start(self) -> bool:
         claimer = self._claimer
-        return self._maintenance.has_wakes_left or claimer.wants_more() or bool(claimer.ready and claimer.startable())
+        maintenance = self._maintenance
+        has_left = maintenance.has_wakes_left or maintenance.has_parked_left
+        return has_left or claimer.wants_more() or bool(claimer.ready and claimer.startable())
 
     def _lingers_on(self) -> bool:
         """Wait until the next action is due, at most `LOOK_SECONDS`; return False when lingering has ended."""
@@ -269,12 +273,21 @@ class Tick:
             self._connection.do(self._linger_lease.look)
             # The last claim could not get the actions woken here, so its result must not delay the next claim.
             self._claimer.has_claimed = True
+        if self._linger_lease.has_ended_pauses:
+            self._unpark()
+            self._claimer.has_claimed = True
 
     def _wake(self) -> None:
         """Wake the actions whose conditions wait for a change, if the tick was notified of one or has some left."""
         if self._state.single_flight.take_change() or self._maintenance.has_wakes_left:
             self._connection.do(self._maintenance.wake)
             self._claimer.scanner.scan_again()
+
+    def _unpark(self) -> None:
+        """Return a bite of the actions that ended pauses have parked, and claim again."""
+        self._connection.do(self._maintenance.unpark)
+        self._claimer.scanner.include_queues()
+        self._claimer.scanner.scan_again()
 
     def _settle_and_start(self, wave: list[Attempt]) -> None:
         """Write results and announce the attempts of a wave; start the wave only if it was announced."""
@@ -349,7 +362,7 @@ class Tick:
 
     def _prune_and_count(self, connection: Connection) -> None:
         if self._budget.may_start(self._state.monotonic()) and not self._state.is_stopping.is_set():
-            self._maintenance.prune(connection)
+            self._maintenance.end(connection)
         self._report.remaining = tick_store.count_due(connection)
 
     def _end(self) -> None:

@@ -1,21 +1,24 @@
 -- At most `wanted` actions are claimed by this tick: the first due action of each lock group taken, and each action
 -- that kept its hold.
--- A group whose first action is locked by another transaction is skipped, so that its second action never starts
--- first.
+-- A group whose first action is locked by another transaction or held back by a pause is skipped, so that its second
+-- action never starts first.
 with oldest as materialized (
-  select m.id
+  select a.id
   from unnest(%(team_ids)s::text[], %(lock_groups)s::text[]) g (team_id, lock_group)
   cross join lateral (
-    select a.id, a.action_type, a.parked_by, a.limit_keys
-    from scheduled_actions a
-    where a.status = 'pending'
-      and a.lock_group = g.lock_group
-      and coalesce(a.team_id, '') = g.team_id
-      and a.scheduled_at <= scheduled_actions_now()
-    order by a.priority, a.scheduled_at, a.id
+    select m.id, m.action_type, m.team_id, m.lock_group, m.parked_by, m.limit_keys
+    from scheduled_actions m
+    where m.status = 'pending'
+      and m.lock_group = g.lock_group
+      and coalesce(m.team_id, '') = g.team_id
+      and m.scheduled_at <= scheduled_actions_now()
+    order by m.priority, m.scheduled_at, m.id
     limit 1
-  ) m
-  where m.action_type <> all (%(excluded)s::text[]) and m.parked_by is null and m.limit_keys is null
+  ) a
+  where a.action_type <> all (%(excluded)s::text[])
+    and a.parked_by is null
+    and a.limit_keys is null
+    -- include: actions/not_paused
   union
   select unnest(%(kept)s::uuid[])
 ),

@@ -154,6 +154,24 @@ class UnknownFact(RequestError):
 
 
 @error_class
+class UnknownPause(RequestError):
+    """No such pause is active; a pause of another team gives the same error."""
+
+    #: What was to be resumed, such as `of the action type "email:send"` or `has the id …`.
+    reference: str
+    #: What is paused now; None: not listed.
+    active: Sequence[str] | None = None
+
+    def __str__(self) -> str:
+        if self.active is None:
+            return f"no active pause {self.reference}"
+        listed = ", ".join(self.active[:12])
+        return f"no active pause {self.reference}; " + (
+            f"paused are {listed}" if listed else "there are no active pauses"
+        )
+
+
+@error_class
 class UnknownToken(_NotFound):
     """No token has that id; a token of another team gives the same error."""
 

@@ -8,6 +8,7 @@ with due as materialized (
     and a.status = 'pending'
     and a.parked_by = 'limit'
     and a.scheduled_at <= scheduled_actions_now()
+    -- include: actions/not_paused
   for update of a skip locked
 ),
 claimed as (

@@ -1,4 +1,4 @@
--- Returns the number of due actions, at most 10,000. Reads the indexes of the claims priority by priority, so that actions
+-- Returns the number of due actions that no pause has parked, at most 10,000. Reads the indexes of the claims priority by priority, so that actions
 -- due later are not read.
 with recursive
 -- include: actions/waiting_priorities
@@ -26,7 +26,11 @@ from (
   from (
     select
     from scheduled_actions a
-    where a.status = 'pending' and a.parked_by is not null and a.scheduled_at <= scheduled_actions_now()
+    where a.status = 'pending'
+      and a.parked_by = any (array['limit'] || array(
+        select p.id::text from scheduled_action_pauses p where p.ends_at <= scheduled_actions_now()
+      ))
+      and a.scheduled_at <= scheduled_actions_now()
     limit 10000
   ) due_parked
   limit 10000

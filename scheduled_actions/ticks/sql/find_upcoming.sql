@@ -53,4 +53,5 @@ select
     where a.status = 'pending' and a.expires_at is not null
     order by a.expires_at
     limit 1
-  ) <= scheduled_actions_now(), false)
+  ) <= scheduled_actions_now(), false),
+  exists (select from scheduled_action_pauses p where p.ends_at <= scheduled_actions_now())

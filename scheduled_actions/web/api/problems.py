@@ -38,6 +38,7 @@ from scheduled_actions.core.errors import (
     UnknownEndpoint,
     UnknownFact,
     UnknownFeed,
+    UnknownPause,
     UnknownSchedule,
     UnknownToken,
     WrongStatus,
@@ -185,7 +186,7 @@ _STATUSES: dict[type[ScheduledActionsError], HTTPStatus] = {
     **dict.fromkeys(
         (
             UnknownAction, UnknownActionTypePage, UnknownDeadline, UnknownDelivery, UnknownEndpoint, UnknownFact,
-            UnknownFeed, UnknownRoute, UnknownSchedule, UnknownToken,
+            UnknownFeed, UnknownPause, UnknownRoute, UnknownSchedule, UnknownToken,
         ),
         HTTPStatus.NOT_FOUND,
     ),

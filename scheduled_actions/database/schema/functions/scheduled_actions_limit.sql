@@ -40,7 +40,7 @@ create or replace function scheduled_actions_limit(limit_key text, team_id text)
       from scheduled_action_pauses q
       where q.kind = 'limit'
         and q.name = scheduled_actions_limit.limit_key
-        and coalesce(q.team_id = scheduled_actions_limit.team_id, true)
+        and (q.team_id is null or q.team_id = scheduled_actions_limit.team_id)
         and (q.ends_at is null or q.ends_at > scheduled_actions_now())
       limit 1
     ) p on true

@@ -293,7 +293,8 @@ with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_
 create index scheduled_action_limit_slots_key on scheduled_action_limit_slots (team_id, limit_key);
 create index scheduled_action_limit_slots_acquired on scheduled_action_limit_slots (acquired_at);
 
--- What claims pass over. Inserted and deleted by a person, deleted by pruning after its end.
+-- What claims pass over. Inserted by scheduled_actions_pause; ended by scheduled_actions_resume or at ends_at; deleted by a tick
+-- when no action is parked by it any more.
 create table scheduled_action_pauses (
   -- UUID version 7. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
@@ -303,13 +304,13 @@ create table scheduled_action_pauses (
   name text not null,
   -- The team whose actions are paused; null: actions of all teams. Never changes.
   team_id text,
-  -- Why it is paused.
+  -- Why it is paused. Changed by a later pause of the same subject, as are paused_by and ends_at.
   note text,
   -- Who paused it.
   paused_by text,
-  -- When it was paused.
+  -- When it was paused. Changed when it is paused again after its end.
   paused_at timestamptz not null default scheduled_actions_now(),
-  -- When the pause ends; null: when a person resumes it.
+  -- When the pause ends; null: when it is resumed, which sets the instant.
   ends_at timestamptz,
   constraint scheduled_action_pauses_kind_is_known check (kind in ('action_type', 'team', 'lock_group', 'limit'))
 );
