@@ -10,6 +10,7 @@ from scheduled_actions.core import config
 from scheduled_actions.runtime import Runtime
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
 from tests.factories import database_now, insert
+from tests.limits.test_claims import claim, limits, schedule
 from tests.operations.explain.cases import TOML, cases, due, later, ticked
 from tests.web.conftest import Api, application
 
@@ -129,3 +130,24 @@ def team_api(over_http, connection, project, database_url):
     api = Api(application(mine).test_client(), secret)
     yield "red", lambda path: api("GET", path)
     mine.close()
+
+
+def test_a_team_does_not_see_actions_of_other_teams_that_hold_slots_nor_notes_of_other_pauses(team_api, connection):
+    team_id, get = team_api
+    ticked(due)(connection, TYPE)
+    limits(connection, {"all:*": {"at_once": 2, "across_teams": True}})
+    schedule(connection, "all:x", team_id="another")
+    schedule(connection, "all:x", team_id=team_id)
+    running = [one.id for one in claim(connection)]
+    mine = schedule(connection, "all:x", team_id=team_id)[0]
+
+    full = get(f"/actions/{mine}/explain").json
+    connection.execute(
+        "insert into scheduled_action_pauses (kind, name, note, paused_by) values ('limit', 'all:x', 'see red', 'ann')"
+    )
+    paused = get(f"/actions/{mine}/explain").json
+
+    assert (full["code"], full["details"]["running"], paused["code"]) == ("limit_full", [str(running[1])], "paused")
+    assert (paused["details"]["note"], paused["details"]["paused_by"]) == (None, None)
+    connection.execute("update scheduled_action_pauses set team_id = %s", [team_id])
+    assert get(f"/actions/{mine}/explain").json["details"]["note"] == "see red"

@@ -23,8 +23,11 @@ from scheduled_actions.operations.explain.rules.facts import (
     BuildContext,
     Explanation,
     HoldState,
+    LimitState,
+    PauseState,
     SeriesState,
     TickState,
+    at,
     iso,
 )
 from scheduled_actions.operations.installation import Installation
@@ -62,6 +65,7 @@ def explain(parts: Installation, action_id: UUID | str, *, team_id: str | None =
         is_started, *hold, first, pid, since = rest[12:]
         is_pending = action.status is Status.PENDING
         is_due = is_pending and action.scheduled_at <= now
+        limits = _limits(connection, action, visible_to=team_id) if is_due and action.limit_keys else ()
         context = ActionContext(
             action=action,
             now=now,
@@ -76,14 +80,16 @@ def explain(parts: Installation, action_id: UUID | str, *, team_id: str | None =
             series=_series(connection, action) if is_due else None,
             cycle=_cycle(connection, action) if is_pending else (),
             stage_condition=_stage_condition(connection, action) if is_pending else None,
-            ahead=_ahead(connection, action) if is_due and action.lock_group is None and team_id is None else None,
+            pause=_pause(connection, action, visible_to=team_id) if is_due else None,
+            limits=limits,
+            ahead=_ahead(connection, action, visible_to=team_id) if is_due else None,
         )
     return _explain(context)
 
 
 def _explain(context: ActionContext) -> Explanation:
     """Return the first reason that applies; if another session has locked the action's row, add the session."""
-    found = next(chain(not_due.reasons(context), due.reasons(context)))
+    found = _with_expiry(next(chain(not_due.reasons(context), due.reasons(context))), context)
     process, since = context.locked_by, context.locked_since
     if process is None:
         return found
@@ -92,6 +98,21 @@ def _explain(context: ActionContext) -> Explanation:
         found,
         sentence=f"{found.sentence}; a transaction of another session (process {process}) has locked its row{age}",
         details={**found.details, "locked_by": process, "locked_since": iso(since)},
+    )
+
+
+def _with_expiry(found: Explanation, context: ActionContext) -> Explanation:
+    """Return the explanation with the expiry of a pending action, if it has one."""
+    action, expires_at = context.action, context.action.expires_at
+    if action.status is not Status.PENDING or expires_at is None:
+        return found
+    sentence = found.sentence
+    if expires_at > context.now:
+        sentence += f"; it expires at {at(expires_at)}: unless it has started by then, it {context.at_expiry}"
+    return replace(
+        found,
+        sentence=sentence,
+        details={**found.details, "expires_at": iso(expires_at), "on_expiry": action.on_expiry},
     )
 
 
@@ -132,9 +153,44 @@ def _endpoint_rate(parts: Installation, action: Action) -> float | None:
     return None if endpoint is None else endpoint.rate_limit
 
 
-def _ahead(connection: Connection, action: Action) -> int:
-    """Return the number of due actions without a lock group that are claimed before this one, at most `AHEAD_MOST`."""
+def _pause(connection: Connection, action: Action, *, visible_to: str | None) -> PauseState | None:
+    """Return the pause that holds the action back; a team gets the note only of a pause of its own.
+
+    Args:
+        connection: Any connection.
+        action: A due action.
+        visible_to: The team that reads the explanation; None: all teams.
+    """
+    row = sql.run_leniently(
+        connection,
+        "pause_of",
+        {name: getattr(action, name) for name in ("parked_by", "action_type", "team_id", "lock_group", "limit_keys")},
+    ).fetchone()
+    if row is None:
+        return None
+    pause = PauseState(*row)
+    is_own = visible_to in {None, pause.team_id} or (pause.kind == "team" and pause.name == visible_to)
+    return pause if is_own else replace(pause, note=None, paused_by=None)
+
+
+def _limits(connection: Connection, action: Action, *, visible_to: str | None) -> Sequence[LimitState]:
+    """Return the states of the action's limit keys, in order; a team gets only its own actions among those running."""
+    parameters = {"limit_keys": action.limit_keys, "team_id": action.team_id, "visible_to": visible_to}
+    return [LimitState(*row) for row in sql.run_leniently(connection, "limit_states", parameters)]
+
+
+def _ahead(connection: Connection, action: Action, *, visible_to: str | None) -> int | None:
+    """Return the number of due actions that are claimed before this one, at most `AHEAD_MOST`.
+
+    Of a limited action, those in the queue of its first key are counted, which are of its own team. Otherwise, actions
+    in lock groups are not counted, and nothing is counted for a team: actions of other teams may be ahead.
+    """
     place = {"priority": action.priority, "scheduled_at": action.scheduled_at, "id": action.id, "most": AHEAD_MOST}
+    if action.limit_keys:
+        queue = {"limit_key": action.limit_keys[0], "team_id": action.team_id}
+        return int(sql.run_one(connection, "count_queued", place | queue)[0])
+    if action.lock_group is not None or visible_to is not None:
+        return None
     return int(sql.run_one(connection, "count_ahead", place)[0])
 
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 from psycopg.types.json import Jsonb
 
 from tests.factories import a_tick, database_now, insert
+from tests.limits import test_claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,12 @@ TOML = """\
 env_var = "CRM_URL"
 rate_limit = 2
 """
+
+
+#: Limits of the keys of cases.
+TWO = {"api:*": {"at_once": 2}}
+RATE = {"api:*": {"rate": "1 per hour"}}
+ACROSS = {"api:*": {"at_once": 1, "across_teams": True}}
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,12 @@ def cases() -> list[Case]:
         Case("lease_expired", "while its handler ran", lease_expired),
         Case("running", "attempt 1, claimed ", claimed(is_started=True)),
         Case("claimed", "it waits for a free thread", claimed(is_started=False)),
+        Case(
+            "failed", "Z: expired at", ended("failed", error_message="expired at 9", history=[{"outcome": "expired"}])
+        ),
+        Case("expired", "before it started, and is skipped with the next tick", expiring(hours=-1)),
+        Case("expired", "before its next attempt started, and fails with", expiring(hours=-1, attempts=1)),
+        Case("not_due", "unless it has started by then, it fails", expiring(hours=2, on_expiry="fail")),
         Case("waiting_for_retry", "attempt 1 of 2 failed (boom); the next one is due in 59 minutes", waiting("failed")),
         Case("waiting_for_retry", "attempt 1 of 2 ended because its process died", waiting("crashed")),
         Case("waiting_for_retry", "attempt 1 of 2 timed out", waiting("timed_out")),
@@ -75,6 +88,34 @@ def cases() -> list[Case]:
         Case("no_handler", "has no handler; did you mean", of_no_handler("pending")),
         Case("no_handler", "has no handler; did you mean", of_no_handler("no_action")),
         Case("handler_is_back", "which this build has", ticked(of_status_no_action)),
+        Case("paused", "has been paused by ann since", ticked(paused("action_type", note="provider down"))),
+        Case("paused", ", until it is resumed: provider down", ticked(paused("action_type", note="provider down"))),
+        Case("paused", 'its team "blue" has been paused since', ticked(paused("team", "blue", team_id="blue"))),
+        Case("paused", 'its lock group "g" of team "blue" has been', ticked(paused("lock_group", "g", lock_group="g"))),
+        Case(
+            "paused", 'its limit key "api:b" of team', ticked(paused("limit", "api:b", limit_keys=["api:a", "api:b"]))
+        ),
+        Case("pause_ended", "the next ticks return its actions", ticked(after_a_pause)),
+        Case("limit_unknown", '"api:acme" matches no pattern of [limits]', ticked(queued({}))),
+        Case(
+            "limit_full",
+            '"api:acme" (pattern "api:*") is full: 2 of 2 slots are in use',
+            ticked(queued(TWO, running=2)),
+        ),
+        Case("limit_full", "; it expires at", ticked(queued(TWO, running=2, expires_at="infinity"))),
+        Case(
+            "limit_full",
+            ' and 1 action is ahead of it in the queue of "api:acme"',
+            ticked(queued(TWO, running=2, ahead=1)),
+        ),
+        Case("limit_full", ", which applies across teams, is full", ticked(queued(ACROSS, running=1, team_id="blue"))),
+        Case("limit_full", '"all:x" (pattern "all:*")', ticked(behind_a_second_key)),
+        Case(
+            "limit_rate",
+            "as its rate of 1 per hour allows: the next start is possible in",
+            ticked(queued(RATE, running=1)),
+        ),
+        Case("in_line", '2 actions are ahead of it in the queue of "api:acme"', ticked(queued(TWO, ahead=2))),
         Case("group_lingering", "may still be running", ticked(held("pending", busy=True))),
         Case("group_held", "which is running", ticked(held("processing"))),
         Case("group_held", "which is no longer running", ticked(held("completed"))),
@@ -91,6 +132,7 @@ def cases() -> list[Case]:
         ),
         Case("in_line", "3 actions are ahead of it", ticked(behind_three)),
         Case("next_tick", "the next tick runs it", ticked(due)),
+        Case("next_tick", "the next tick runs it", ticked(queued(TWO, running=1))),
         Case("next_tick", "the running tick or the next one runs it", during_a_tick),
     ]
 
@@ -122,6 +164,62 @@ def ended(status, **columns):
         return insert(connection, action_type=action_type, status=status, completed_at=now, **columns)
 
     return arrange
+
+
+def expiring(*, hours, **columns):
+    def arrange(connection, action_type):
+        now = database_now(connection)
+        return insert(
+            connection,
+            action_type=action_type,
+            scheduled_at=now + timedelta(minutes=59, seconds=59),
+            expires_at=now + timedelta(hours=hours),
+            **{"on_expiry": "skip"} | columns,
+        )
+
+    return arrange
+
+
+def paused(kind, name=None, *, note=None, **columns):
+    def arrange(connection, action_type):
+        connection.execute(
+            "insert into scheduled_action_pauses (kind, name, team_id, note, paused_by) values (%s, %s, %s, %s, %s)",
+            [kind, name or action_type, "blue" if kind in {"lock_group", "limit"} else None, note, note and "ann"],
+        )
+        return insert(connection, action_type=action_type, **{"team_id": "blue"} | columns)
+
+    return arrange
+
+
+def after_a_pause(connection, action_type):
+    (pause_id,) = connection.execute(
+        "insert into scheduled_action_pauses (kind, name, ends_at) values ('action_type', %s, scheduled_actions_now())"
+        " returning id",
+        [action_type],
+    ).fetchone()
+    return insert(connection, action_type=action_type, parked_by=str(pause_id))
+
+
+def queued(limits, *, running=0, ahead=0, team_id=None, **columns):
+    """Return an arrangement with `running` actions of a limit key, and `ahead` queued ones before the action."""
+
+    def arrange(connection, action_type):
+        test_claims.limits(connection, limits)
+        test_claims.schedule(connection, "api:acme", count=running, team_id=team_id and "another")
+        if running:
+            test_claims.claim(connection)
+        test_claims.schedule(connection, "api:acme", count=ahead, team_id=team_id, priority=-1)
+        keys = {"limit_keys": ["api:acme"], "parked_by": "limit"}
+        return insert(connection, action_type=action_type, team_id=team_id, **keys | columns)
+
+    return arrange
+
+
+def behind_a_second_key(connection, action_type):
+    test_claims.limits(connection, {**TWO, "all:*": {"at_once": 1}})
+    test_claims.schedule(connection, "all:x")
+    test_claims.claim(connection)
+    return insert(connection, action_type=action_type, limit_keys=["api:acme", "all:x"], parked_by="limit")
 
 
 def waiting(outcome):

@@ -6,6 +6,7 @@ from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import UnknownActionType
 from scheduled_actions.operations.doctor.rules import in_words
 from scheduled_actions.operations.doctor.rules.ticks import TICKS_MISSED
+from scheduled_actions.operations.explain.rules import limits
 from scheduled_actions.operations.explain.rules.facts import AHEAD_MOST, ActionContext, Code, Explanation, at, iso
 from scheduled_actions.schedules.model import PreviousOccurrence
 from scheduled_actions.schedules.rules import series
@@ -29,6 +30,7 @@ def reasons(context: ActionContext) -> Iterator[Explanation]:
             remedy=f"end that transaction, or run `select pg_terminate_backend({context.locked_by})`",
             details=context.timing,
         )
+    yield from limits.reasons(context)
     yield from _lock_group(context)
     yield from _series(context)
     if _has_no_handler(context):
@@ -172,6 +174,18 @@ def _ticks_without_room(context: ActionContext) -> Iterator[Explanation]:
             },
         )
     was_left = tick is not None and tick.remaining and context.action.scheduled_at <= tick.started_at
+    if context.limits and ahead:
+        yield Explanation(
+            code=Code.IN_LINE,
+            sentence=f"{_due_for(context)}, and {limits.ahead_in_queue(context)}",
+            remedy="it runs after them, as fast as the limits of the key allow",
+            details={
+                **context.timing,
+                "ahead": ahead,
+                "limit_key": context.limits[0].limit_key,
+                "last_tick_at": None if tick is None else iso(tick.started_at),
+            },
+        )
     if ahead or (ahead is None and was_left):
         number = "other due" if ahead is None else f"{ahead:,}{'+' if ahead >= AHEAD_MOST else ''}"
         yield Explanation(

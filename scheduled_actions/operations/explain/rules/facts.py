@@ -22,6 +22,7 @@ Code = StrEnum(
         "LEASE_EXPIRED",
         "RUNNING",
         "CLAIMED",
+        "EXPIRED",
         "WAITING_FOR_RETRY",
         "DELIVERY_DEFERRED",
         "SNOOZED",
@@ -34,6 +35,11 @@ Code = StrEnum(
         "NO_TICK",
         "ROW_LOCKED",
         "HANDLER_IS_BACK",
+        "PAUSED",
+        "PAUSE_ENDED",
+        "LIMIT_UNKNOWN",
+        "LIMIT_FULL",
+        "LIMIT_RATE",
         "GROUP_LINGERING",
         "GROUP_HELD",
         "GROUP_BLOCKED",
@@ -91,6 +97,51 @@ class HoldState:
     scheduled_at: datetime | None
     #: Until when the holder's handler may still be running after its attempt timed out; None if it did not time out.
     busy_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PauseState:
+    """The pause that holds the action back."""
+
+    #: `action_type`, `team`, `lock_group` or `limit`.
+    kind: str
+    name: str
+    #: The team whose actions are paused; None: actions of all teams.
+    team_id: str | None
+    #: None without one, and if the reader may not see it.
+    note: str | None
+    #: As for `note`.
+    paused_by: str | None
+    paused_at: datetime
+    #: None: until a person resumes it. A time that has passed: the action has not been returned to the claims yet.
+    ends_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitState:
+    """The limits of a key of the action, and what holds its slots."""
+
+    limit_key: str
+    #: None: no pattern of the settings matches the key.
+    pattern: str | None
+    across_teams: bool
+    #: None: any number.
+    at_once: int | None
+    in_use: int
+    #: Seconds between two starts; None: any rate.
+    interval_seconds: float | None
+    burst: int | None
+    #: Number of actions of the key that may start now.
+    room: int
+    #: When the rate allows the next start; None without a rate.
+    opens_at: datetime | None
+    #: At most three actions that hold its slots, the oldest first; only those that the reader may see.
+    running: Sequence[UUID]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all slots are in use."""
+        return self.at_once is not None and self.in_use >= self.at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +203,22 @@ class ActionContext:
     cycle: Sequence[UUID] = ()
     #: The condition of the action's stage of a deadline; None without one.
     stage_condition: Any = None
-    #: Due actions ahead of the action, counted to `AHEAD_MOST`; None: not counted.
+    pause: PauseState | None = None
+    #: Its limit keys; empty unless the action is due.
+    limits: Sequence[LimitState] = ()
+    #: Due actions ahead of the action, counted to `AHEAD_MOST`; of a limited one, those in the queue of its first key.
+    #: None: not counted.
     ahead: int | None = None
 
     @property
     def is_early(self) -> bool:
         """Whether the action is pending and not due yet."""
         return self.action.status is Status.PENDING and self.action.scheduled_at > self.now
+
+    @property
+    def at_expiry(self) -> str:
+        """What happens at `expires_at`; an action that has been attempted never ends as skipped."""
+        return "fails" if self.action.on_expiry == "fail" or self.action.attempts else "is skipped"
 
     @property
     def timing(self) -> dict[str, Any]:

@@ -47,6 +47,9 @@ def _ended(context: ActionContext) -> Explanation:
     }
     if status is Status.COMPLETED:
         sentence, reason, retry = f"completed {ended_at}, in attempt {max(1, action.attempts)}", None, None
+    elif status is Status.FAILED and action.history and action.history[-1].get("outcome") == "expired":
+        sentence = f"failed {ended_at}"
+        details["max_attempts"] = most
     elif status is Status.FAILED:
         last = "its last attempt" if action.attempts >= most else "with a non-retryable error"
         sentence = f"failed {ended_at} in attempt {action.attempts} of {most}, {last}"
@@ -103,6 +106,14 @@ def _processing(context: ActionContext) -> Explanation:
 def _pending(context: ActionContext) -> Iterator[Explanation]:
     """Yield why the action is not due yet, and whether it waits for actions that wait for one another."""
     action, entry = context.action, _rescheduled_by(context)
+    if action.expires_at is not None and action.expires_at <= context.now:
+        yield Explanation(
+            code=Code.EXPIRED,
+            sentence=f"it expired at {at(action.expires_at)} before {'its next attempt' if action.attempts else 'it'} "
+            f"started, and {context.at_expiry} with the next tick",
+            remedy="schedule it again if it is still wanted",
+            details=context.timing,
+        )
     outcome = entry.get("outcome") if context.is_early else None
     if outcome in _FAILED:
         yield _waiting_for_retry(context, entry)
