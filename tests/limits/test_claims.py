@@ -217,3 +217,19 @@ def test_a_claim_counts_slots_that_were_taken_after_its_candidates_were_found(da
 
     assert sum(done for done, _ in results) == 80
     assert max(most for _, most in results) == 2
+
+
+def test_an_action_that_keeps_its_lock_group_for_a_retry_goes_before_members_that_were_due_earlier(connection):
+    limits(connection, {"api:*": {"at_once": 3}})
+    [first] = schedule(connection, "api:acme", lock_group="g", lock_group_blocks=True)
+    [later] = schedule(connection, "api:acme", lock_group="g")
+    [claimed] = claim(connection)
+    settle(connection, an_outcome(claimed, status=Status.PENDING, delay=timedelta(seconds=5), hold="keep"))
+    assert claim(connection) == []
+
+    move_clock(connection, timedelta(seconds=10))
+    claims.claim_grouped(connection, a_tick(connection), wanted=10, after=claims.START, excluded=())
+    [claimed] = claim(connection)
+    assert claimed.id == first
+    settle(connection, an_outcome(claimed))
+    assert [one.id for one in claim(connection)] == [later]

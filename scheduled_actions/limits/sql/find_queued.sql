@@ -65,12 +65,12 @@ found as materialized (
       )
       and (
         w.lock_group is null
-        -- The first due member of a group that is free, or kept by this member.
+        -- A member that kept the group while it was pending goes before members that are due earlier.
+        or exists (select from scheduled_action_holds h where h.action_id = w.id and h.busy_until is null)
         or not exists (
           select
           from scheduled_action_holds h
           where h.team_id = coalesce(w.team_id, '') and h.lock_group = w.lock_group
-            and (h.action_id <> w.id or h.busy_until is not null)
         )
         and w.id = (
           select m.id
