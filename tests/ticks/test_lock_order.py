@@ -1,4 +1,4 @@
-"""Locks are always taken in one order: wait marks, schedules, actions, holds. No two paths can deadlock."""
+"""Locks are taken in one order: wait marks, schedules, actions, holds, slots, limit keys. No two paths can deadlock."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from scheduled_actions import action
 from scheduled_actions.actions import claims, evaluation, management, settling, waits
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.actions.search import ActionFilters
+from scheduled_actions.core import config
 from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.database.bounded import UNLIMITED
+from scheduled_actions.limits import claims as limit_claims, store as limit_store
 from scheduled_actions.schedules import operations
 from scheduled_actions.schedules.sync import sync
 from tests.factories import NOW, PATIENCE, a_tick, an_outcome, is_waiting, projects, set_clock
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
 
 HOUR = timedelta(hours=1)
+LIMITS = {"key:*": {"at_once": 2, "rate": "100 per second"}}
 CONDITION = {
     "wait": {"kind": "document_state", "target": {"type": "order", "id": "42"}, "state": "approved"},
     "check_interval": "PT1H",
@@ -47,18 +50,22 @@ KINDS = {
     ),
     "actions": ("select from scheduled_actions",),
     "holds": ("select from scheduled_action_holds",),
+    "slots": ("select from scheduled_action_limit_slots",),
+    "keys": ("select from scheduled_action_limit_keys",),
 }
 IN_ORDER = [(kind, rows) for kind, parts in KINDS.items() for rows in parts]
 TABLES = (
     "scheduled_action_schedules", "scheduled_actions", "scheduled_action_waits", "scheduled_action_holds",
-    "scheduled_action_wakes", "scheduled_action_settings",
+    "scheduled_action_limit_slots", "scheduled_action_limit_keys", "scheduled_action_wakes",
+    "scheduled_action_settings",
 )  # fmt: skip
 
 
 class Series:
     """Two rolling schedules, each with a planned occurrence that waits for a fact and a manual run in progress.
 
-    All four actions have a mark and hold a lock group. Each list has its ids in ascending order.
+    All four actions have a mark and hold a lock group; the runs in progress also have a slot of a limit key each. Each
+    list has its ids in ascending order.
     """
 
     def __init__(self, project: Runtime, connection: psycopg.Connection) -> None:
@@ -78,12 +85,14 @@ class Series:
         self.ids = {"first": list(first), "second": list(second)}
         self.change("update scheduled_actions set lock_group = 'by-hand-' || id where id = any (%s)", self.by_hand)
         project.processor.tick(lingers=False)
+        limit_store.write_rules(connection, config.settings_of({"limits": LIMITS}).limits)
+        self.add_limits(self.by_hand)
         self.make_due(self.by_hand)
         self.tick = a_tick(connection)
-        with connection.transaction():
-            self.claimed, _ = self.claim(connection)
+        self.claim(connection)
+        self.claimed = self.claim_queued(connection)
         assert sorted(one.id for one in self.claimed) == self.by_hand
-        assert [self.count(f"select from {name}") for name in TABLES[:4]] == [2, 4, 4, 4]
+        assert [self.count(f"select from {name}") for name in TABLES[:6]] == [2, 4, 4, 4, 2, 2]
         for name in TABLES:
             connection.execute(f"create table before_{name} as table {name}")
         self._restore = "; ".join(
@@ -106,6 +115,17 @@ class Series:
     def claim(self, connection: psycopg.Connection) -> tuple[list[Claimed], ScanPosition]:
         """Claim the actions that are due, all in lock groups; in a transaction."""
         return claims.claim_grouped(connection, self.tick, wanted=9, after=claims.START, excluded=())
+
+    def add_limits(self, action_ids: list) -> None:
+        """Give each of the actions a limit key of its own, whose rates and slots are limited."""
+        self.change("update scheduled_actions set limit_keys = array['key:' || id] where id = any (%s)", action_ids)
+
+    def claim_queued(self, connection: psycopg.Connection) -> list[Claimed]:
+        """Claim the actions that are in the queues of limit keys, as a tick does; in autocommit mode."""
+        queued = limit_claims.find_queued(connection, wanted=9, after=limit_claims.START, excluded=())
+        limit_claims.insert_keys(connection, {key for one in queued.candidates for key in one.keys})
+        with connection.transaction():
+            return limit_claims.claim_queued(connection, self.tick, queued.candidates)
 
     def count(self, select: str) -> int:
         """Return how many rows a statement of `KINDS` returns."""
@@ -145,12 +165,12 @@ def path(*waits_for: str) -> Callable:
     return register
 
 
-@path("schedules", "actions", "holds")
+@path("schedules", "actions", "holds", "slots")
 def settle(series):
     return lambda own: series.project.settler.settle(own, series.tick, series.outcomes, running=None)
 
 
-@path("schedules", "actions", "holds")
+@path("schedules", "actions", "holds", "slots")
 def settle_in_the_transaction_of_a_handler(series):
     def step(own):
         with own.transaction():
@@ -160,7 +180,7 @@ def settle_in_the_transaction_of_a_handler(series):
     return step
 
 
-@path("marks", "schedules", "actions", "holds")
+@path("marks", "schedules", "actions", "holds", "slots")
 def settle_waiting(series):
     unmet = [
         waits.WaitSettlement(
@@ -176,7 +196,7 @@ def settle_waiting(series):
     return lambda own: series.project.settler.settle_waiting(own, series.tick.id, unmet)
 
 
-@path("schedules", "holds")
+@path("schedules", "holds", "slots")
 def rescue(series):
     series.change(
         "update scheduled_actions set lease_expires_at = '-infinity', lock_group_blocks = false where id = any (%s)",
@@ -185,7 +205,7 @@ def rescue(series):
     return series.project.maintenance.rescue
 
 
-@path("actions", "holds")
+@path("actions", "holds", "slots")
 def fail(series):
     return lambda own: settling.fail(own, series.claimed[0].id, series.claimed[0].token, "no outcome can be written")
 
@@ -274,6 +294,39 @@ def claim_with_schedules_that_cannot_be_followed(series):
                 series.project.series.claim_refused(own, one, ValueError("no rule"))
 
     return step
+
+
+@path()
+def claim_from_queues(series):
+    series.add_limits(series.planned)
+    series.change("update scheduled_actions set parked_by = 'limit' where id = any (%s)", series.planned)
+    series.make_due(series.planned)
+    return series.claim_queued
+
+
+@path()
+def give_back(series):
+    return lambda own: limit_claims.give_back(own, series.claimed)
+
+
+@path()
+def prune_keys(series):
+    series.change("update scheduled_action_limit_keys set used_at = '-infinity'")
+    return lambda own: limit_claims.prune_keys(own, limit=9)
+
+
+@path("holds", "slots")
+def end_linger(series):
+    for name in ("holds", "limit_slots"):
+        series.change(f"update scheduled_action_{name} set busy_until = 'infinity'")
+    return lambda own: settling.end_linger(own, series.claimed[0].id, series.claimed[0].token)
+
+
+@path()
+def free_stale_holds(series):
+    for name in ("holds", "limit_slots"):
+        series.change(f"update scheduled_action_{name} set busy_until = '-infinity', action_id = gen_random_uuid()")
+    return settling.free_stale_holds
 
 
 @path("marks")

@@ -5,7 +5,8 @@
 -- tick's leases have ended (nothing may start then) or if there was nothing to announce.
 -- A tick that had ended and continues because of a ping is open again, because rescue charges only the starts of open
 -- ticks.
--- Waits at most `patience_ms` for a row that another transaction has locked.
+-- Waits at most `patience_ms` for a row that another transaction has locked. Parts that no other part reads run in reverse
+-- order: holds are locked before slots.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 ),
@@ -44,6 +45,17 @@ settled as (
     a.id, a.status, a.lock_group, o.hold, a.limit_keys, o.token, o.follow_ups, a.status = o.status as is_as_answered, a.team_id,
     case a.status when 'completed' then a.on_success when 'failed' then a.on_failure end as follow_its_end
 ),
+freed_slots as (
+  delete from scheduled_action_limit_slots l
+  using settled s
+  where s.limit_keys is not null and l.action_id = s.id and l.claim_token = s.token and s.hold <> 'linger'
+),
+lingering_slots as (
+  update scheduled_action_limit_slots l
+  set busy_until = %(lease_expires_at)s
+  from settled s
+  where s.limit_keys is not null and l.action_id = s.id and l.claim_token = s.token and s.hold = 'linger'
+),
 freed as (
   delete from scheduled_action_holds h
   using settled s
@@ -57,17 +69,6 @@ lingering as (
   set busy_until = %(lease_expires_at)s
   from settled s
   where s.lock_group is not null and h.action_id = s.id and s.hold = 'linger'
-),
-freed_slots as (
-  delete from scheduled_action_limit_slots l
-  using settled s
-  where s.limit_keys is not null and l.action_id = s.id and l.claim_token = s.token and s.hold <> 'linger'
-),
-lingering_slots as (
-  update scheduled_action_limit_slots l
-  set busy_until = %(lease_expires_at)s
-  from settled s
-  where s.limit_keys is not null and l.action_id = s.id and l.claim_token = s.token and s.hold = 'linger'
 ),
 announced as (
   update scheduled_action_ticks t
