@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-malice proof-on-time proof-pgbouncer proof-vercel trace-paths format lint types registry docs-drawings ci
+.PHONY: help install run demo demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-limits proof-malice proof-on-time proof-pgbouncer proof-vercel trace-paths format lint types registry docs-drawings ci
 
 # The first Python on the path that is 3.11 or newer; override: `make install PYTHON=/path/to/python`.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -113,6 +113,9 @@ bench-peers: $(DEV) ## Compare with other Postgres queues; installs them below .
 
 bench-install: $(DEV) ## Measure the time, downloads and size of an installation, from git clone to the first action
 	$(BIN)/python -m benchmarks.install $(ARGS)
+
+proof-limits: $(DEV) ## Check limits per key while processes are killed and Postgres restarts, for five minutes
+	LIMITS=whole $(BIN)/pytest -m slow tests/faults/test_limits.py $(ARGS)
 
 proof-malice: $(DEV) ## Run test-malice with every hostile value, and with a hostile team for ten minutes
 	MALICE=whole $(BIN)/pytest -m malice -s $(ARGS)

@@ -50,6 +50,7 @@ TARGETS = [
     "bench-install",
 ]
 TARGETS += [
+    "proof-limits",
     "proof-malice",
     "proof-on-time",
     "proof-pgbouncer",

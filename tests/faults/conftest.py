@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
@@ -13,10 +15,11 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from scheduled_actions.database.embedded import attach, cluster, remove
 from scheduled_actions.operations import registry_build
 from tests.faults.actions import Actions
 from tests.faults.ledger import Ledger
-from tests.faults.serving import CRON_SECRET, Service
+from tests.faults.serving import CRON_SECRET, Service, a_port
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -85,6 +88,17 @@ def ledger(postgres_server: LocalPostgres, admin: psycopg.Connection[Any]) -> It
 def actions(connection: psycopg.Connection[Any]) -> Actions:
     """Return the project's table of actions."""
     return Actions(connection)
+
+
+@pytest.fixture
+def own_server() -> Iterator[Path]:
+    """Yield the directory of a separate, durable server on a port that the system assigns to no client."""
+    directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-restarted-"))
+    directory.chmod(0o711)
+    attach(directory).close()
+    cluster.save(replace(cluster.load(directory), port=a_port()))
+    yield directory
+    remove(directory)
 
 
 class Serve(Protocol):

@@ -18,6 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import psycopg
+
+from scheduled_actions.database.embedded import cluster
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -154,6 +158,21 @@ def has_ended(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+def stop_postgres(directory: Path, dsn: str, number: int) -> None:
+    """Stop the embedded Postgres of a directory in the mode of this signal; return when it no longer answers."""
+    pid_file = cluster.load(directory).data / "postmaster.pid"
+    os.kill(int(pid_file.read_text().split()[0]), number)
+    wait_until(lambda: not _answers(dsn), within=60, what="the server has stopped")
+
+
+def _answers(dsn: str) -> bool:
+    try:
+        psycopg.connect(dsn, connect_timeout=5).close()
+    except psycopg.OperationalError as error:
+        return "refused" not in str(error)
+    return True
 
 
 def processes_of(project: Path) -> dict[int, str]:

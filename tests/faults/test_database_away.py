@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import tempfile
 import time
 from collections import Counter
 from contextlib import closing
-from dataclasses import replace
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from scheduled_actions.database.embedded import attach, cluster, remove
+from scheduled_actions.database.embedded import attach
 from scheduled_actions.database.migrate import migrate
 from tests.faults.actions import EFFECTS, Actions
 from tests.faults.ledger import overlaps
-from tests.faults.serving import Pings, a_port, wait_until
+from tests.faults.serving import Pings, stop_postgres, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -29,17 +25,6 @@ MODES = {"immediate": signal.SIGQUIT, "fast": signal.SIGINT}
 TERMINATIONS = 20
 #: Number of actions scheduled before each restart and each termination, enough for the whole test.
 STOP_LOT, END_LOT = 300, 60
-
-
-@pytest.fixture
-def own_server():
-    """Yield the directory of a separate, durable server on a port that the system assigns to no client."""
-    directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-restarted-"))
-    directory.chmod(0o711)
-    attach(directory).close()
-    cluster.save(replace(cluster.load(directory), port=a_port()))
-    yield directory
-    remove(directory)
 
 
 def test_a_database_restart_causes_503_answers_and_no_other_loss(own_server, serve, ledger, record_property):
@@ -58,7 +43,7 @@ def test_a_database_restart_causes_503_answers_and_no_other_loss(own_server, ser
             done = ledger.count()
             wait_until(lambda done=done: ledger.count() > done + 50, within=60, what="the processes run actions")
             stopped = time.monotonic()
-            _stop(own_server, server.dsn, MODES[mode])
+            stop_postgres(own_server, server.dsn, MODES[mode])
             seen = len(pings.answers)
             patience = TICKS["max_run_seconds"] if is_long else 0
             wait_until(
@@ -102,21 +87,6 @@ def _schedule(connection, count):
     )
 
 
-def _stop(directory, dsn, number):
-    """Stop the server in the mode of this signal; return when it no longer answers."""
-    pid_file = cluster.load(directory).data / "postmaster.pid"
-    os.kill(int(pid_file.read_text().split()[0]), number)
-    wait_until(lambda: not _answers(dsn), within=60, what="the server has stopped")
-
-
-def _answers(dsn):
-    try:
-        psycopg.connect(dsn, connect_timeout=5).close()
-    except psycopg.OperationalError as error:
-        return "refused" not in str(error)
-    return True
-
-
 def _pending(connection):
     return connection.execute(
         "select count(*) from scheduled_actions where status = 'pending' and lock_group is null"
@@ -155,7 +125,7 @@ def test_dead_connections_in_the_pool_cause_no_failed_answer(own_server, serve):
     for mode in MODES.values():
         with Pings([service.port], clients=4) as pings:
             wait_until(lambda pings=pings: len(pings.answers) > 20, within=60, what="connections are opened and kept")
-        _stop(own_server, server.dsn, mode)
+        stop_postgres(own_server, server.dsn, mode)
         handles.append(attach(own_server))
 
         answers = [service.ping().status for _ in range(4)]

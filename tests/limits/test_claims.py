@@ -233,3 +233,15 @@ def test_an_action_that_keeps_its_lock_group_for_a_retry_goes_before_members_tha
     assert claimed.id == first
     settle(connection, an_outcome(claimed))
     assert [one.id for one in claim(connection)] == [later]
+
+
+@pytest.mark.parametrize("delay", [None, timedelta(0)], ids=["not started", "retry without delay"])
+def test_an_action_that_is_due_again_goes_before_less_urgent_actions_of_its_key(connection, delay):
+    limits(connection, {"api:*": {"at_once": 1}})
+    [first] = schedule(connection, "api:acme", priority=-1)
+    schedule(connection, "api:acme")
+    [claimed] = claim(connection)
+
+    settle(connection, an_outcome(claimed, status=Status.PENDING, charge=0, delay=delay))
+
+    assert [one.id for one in claim(connection)] == [first]

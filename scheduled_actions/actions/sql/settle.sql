@@ -35,6 +35,11 @@ settled as (
     result = coalesce(o.result, a.result),
     state = coalesce(o.state, a.state),
     history = scheduled_actions_append_history(a.history, o.entry),
+    -- An action that is due again stays in the queue of its limit key, so that the next action does not take its slot.
+    parked_by = case
+      when a.limit_keys is not null and o.status = 'pending' and a.cancel_requested_at is null and coalesce(o.delay, 0) <= 0
+        then 'limit'
+    end,
     claim_token = null,
     lease_expires_at = null,
     parked_by = null,
