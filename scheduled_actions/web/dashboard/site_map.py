@@ -1,6 +1,6 @@
 """List every page of the dashboard in the order of the navigation."""
 
-from scheduled_actions.web.dashboard import calendar, mail, mail_templates, operations, schedules, webhooks
+from scheduled_actions.web.dashboard import calendar, limits, mail, mail_templates, operations, schedules, webhooks
 from scheduled_actions.web.dashboard.actions import forms as action_forms, pages as action_pages
 from scheduled_actions.web.dashboard.deadlines import pages as deadline_pages
 
@@ -11,6 +11,7 @@ PAGES = (
     *calendar.PAGES,
     *deadline_pages.PAGES,
     *webhooks.PAGES,
+    *limits.PAGES,
     *mail.PAGES,
     *mail_templates.PAGES,
     *operations.PAGES[1:],

@@ -123,6 +123,7 @@ LOOKING = {
     "/calendar",
     "/deadlines",
     "/deadlines/{id}",
+    "/limits",
     "/mail",
     "/mail/{mail}",
     "/mail/{mail}/html",

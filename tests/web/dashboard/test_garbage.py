@@ -108,6 +108,7 @@ QUERIES = {
     "page",
     "force",
     "group",
+    "prefix",
 }
 ANSWERS = {200, 303, 400, 404, 409, 412, 413}
 
