@@ -46,7 +46,8 @@ def test_the_status_says_why_the_actions_of_a_key_wait(admin_person, connection)
     assert found["api:paused"].endswith("paused")
     assert "team red 0, no limit" in found["free:x"]
     assert found["free:x"].endswith("open")
-    assert found["other"].endswith("no pattern Its actions never start. Add a pattern to the settings.")
+    assert "no pattern matches: actions with this key never start" in found["other"]
+    assert found["other"].endswith("no pattern")
     assert "pattern all:* · all teams together 0 of 2" in found["all:x"]
 
 
