@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from scheduled_actions.core.requester import Requester
     from scheduled_actions.database.embedded import LocalPostgres
     from scheduled_actions.deadlines.service import Deadlines
-    from scheduled_actions.limits.service import LimitKeys
     from scheduled_actions.limits.pauses import Pauses
+    from scheduled_actions.limits.service import LimitKeys
     from scheduled_actions.notifications.local_scheduling import LocalScheduling
     from scheduled_actions.notifications.planning import Notifications
     from scheduled_actions.notifications.sending import Sender
