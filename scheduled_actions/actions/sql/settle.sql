@@ -42,7 +42,6 @@ settled as (
     end,
     claim_token = null,
     lease_expires_at = null,
-    parked_by = null,
     updated_at = scheduled_actions_now()
   from outcome o
   where a.id = o.id and a.claim_token = o.token
