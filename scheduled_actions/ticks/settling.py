@@ -13,7 +13,6 @@ from scheduled_actions.actions.rules.settlement import (
     AttemptResult,
     ConditionFailed,
     ConditionPending,
-    Expired,
     Failed,
     NoHandler,
     Released,
@@ -27,8 +26,8 @@ from scheduled_actions.database.boundary import TEMPORARY_ERRORS, Result, contai
 from scheduled_actions.ticks.attempts.attempt import Attempt, RunningTick, outcome_name
 from scheduled_actions.ticks.maintenance import fail_action
 
-#: Outcomes of actions whose handlers were not started.
-_UNSTARTED = (Released, ConditionFailed, ConditionPending, Expired, NoHandler)
+#: Outcomes of actions whose handlers were not started; most expired actions have not advanced a rate.
+_UNSTARTED = (Released, ConditionFailed, ConditionPending, NoHandler)
 #: After waiting for this number of locked rows, one by one, the remaining results are left for the next settlement.
 _MAX_LOCKED = 8
 

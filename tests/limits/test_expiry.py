@@ -259,7 +259,7 @@ def snoozed(project, connection):
     [
         (queued, "while it was queued by its limit (api:acme)"),
         (without_a_rule, "while it was queued by its limit (unknown)"),
-        (paused, "before it started"),
+        (paused, "while it was paused"),
         (parked_by_a_pause, "while it was paused"),
         (behind_its_lock_group, "before it started"),
         (scheduled_for_later, "before it started"),

@@ -163,7 +163,7 @@ def _pause(connection: Connection, action: Action, *, visible_to: str | None) ->
     """
     row = sql.run_leniently(
         connection,
-        "pause_of",
+        "pause_of_action",
         {name: getattr(action, name) for name in ("parked_by", "action_type", "team_id", "lock_group", "limit_keys")},
     ).fetchone()
     if row is None:
