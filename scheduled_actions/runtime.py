@@ -28,6 +28,7 @@ from scheduled_actions.ticks.wake import PingTarget, TickWaker
 from scheduled_actions.ticks.worker_state import WorkerState
 
 if TYPE_CHECKING:
+    from scheduled_actions.actions.claims import ClaimHook
     from scheduled_actions.actions.evaluation import Do, PendingCheck
     from scheduled_actions.actions.management import ActionOperations
     from scheduled_actions.actions.service import Scheduler
@@ -326,7 +327,7 @@ class Runtime:
             ),
             checks=(hooks.NamedStep("secrets", self._check_stored_secrets),),
             sweep=(hooks.NamedStep("sweep", self.series.sweep),),
-            after_claim=(self.series,),
+            after_claim=self._claim_hooks(),
             evaluate=_later("actions.evaluation:evaluate"),
             check_external=self._check_external,
             around_attempt=(_DeadlineGuards(self.database),),
@@ -339,6 +340,13 @@ class Runtime:
             background=lambda on_finished: deferred.PlanningThreads(self._deferred, on_finished),
             next_occurrence=self.schedule_rules.next_of,
         )
+
+    def _claim_hooks(self) -> tuple[ClaimHook, ...]:
+        if not self.registry.has_limits:
+            return (self.series,)
+        from scheduled_actions.limits.handler_limits import HandlerLimits  # noqa: PLC0415 - most projects have none
+
+        return (HandlerLimits(self.registry, self.config.settings.limits), self.series)
 
     def _share_fifo_endpoints(self, connection: Connection) -> None:
         """Store the names of the FIFO endpoints in the settings, because SQL functions order their deliveries."""

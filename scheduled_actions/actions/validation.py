@@ -179,6 +179,13 @@ class ActionValidator:
         )
         row: dict[str, Any] = {"action_type": prepared.handler.action_type, "payload": prepared.text}
         row |= columns_of(given)
+        if "limit" not in row and (templates := prepared.handler.options.limit):
+            row["limit"] = limit_keys.fill_in(
+                templates,
+                json_text.decode(prepared.text),
+                team_id=origin.team_id,
+                user_id=row.get("user_id"),
+            )
         if "limit" in row:
             limit_keys.check_known(row["limit"], self.settings.limits)
         if own:

@@ -141,6 +141,11 @@ class Registry:
         """
         return self.project_functions.of_kind("condition")
 
+    @cached_property
+    def has_limits(self) -> bool:
+        """Whether any handler declares limit keys."""
+        return any(given.get("limit") is not None for given in self._declared.values())
+
     def declared(self, action_type: str) -> Mapping[str, Any]:
         """Return the options that a handler declares as literals; empty for an unknown type. Nothing is imported."""
         return self._declared.get(action_type, {})

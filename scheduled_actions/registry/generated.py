@@ -10,7 +10,7 @@ from typing import Any
 from scheduled_actions.core.errors import InvalidArgument, RegistryInvalid
 from scheduled_actions.registry.handler import ACTION_TYPE_PATTERN, HandlerOptions
 from scheduled_actions.registry.loading import HANDLERS
-from scheduled_actions.registry.options import validate_recurrence
+from scheduled_actions.registry.options import validate_limit, validate_recurrence
 
 #: The generated file in `handlers/`.
 REGISTRY_NAME = "_registry.py"
@@ -97,6 +97,9 @@ def _are_options(given: object) -> bool:
     if not isinstance(given, dict) or not given.keys() <= _OPTIONS:
         return False
     try:
-        return "recurrence" not in given or bool(validate_recurrence(given["recurrence"]))
+        for name, validate in (("recurrence", validate_recurrence), ("limit", validate_limit)):
+            if name in given:
+                validate(given[name])
     except InvalidArgument:
         return False
+    return True

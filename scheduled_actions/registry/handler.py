@@ -14,7 +14,7 @@ from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, Action, DedupMode,
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.core.messages import suggests_keywords
 from scheduled_actions.core.retry import RetryPolicy
-from scheduled_actions.registry.options import validate_recurrence
+from scheduled_actions.registry.options import validate_limit, validate_recurrence
 
 if TYPE_CHECKING:
     import psycopg
@@ -54,6 +54,9 @@ class HandlerOptions:
     transactional: bool = False
     #: Whether tokens and database roles bound to a team may schedule this type.
     open_to_teams: bool = False
+    #: Limit keys, with fields such as `{payload.customer}`, of the actions that are scheduled without limit keys; None:
+    #: no limits. Not part of the hash, because a list has none.
+    limit: Sequence[str] | None = field(default=None, hash=False)
 
 
 @suggests_keywords
@@ -68,6 +71,7 @@ def action(
     recurrence: str | Mapping[str, Any] | None = None,
     transactional: bool = False,
     open_to_teams: bool = False,
+    limit: str | Sequence[str] | None = None,
 ) -> Callable[[Function], Function]:
     """Return a decorator that declares a function as the handler of `action_type` and returns it unchanged.
 
@@ -90,10 +94,14 @@ def action(
         transactional: `context.connection` commits together with the settlement, or not at all. Not for `async def`.
         open_to_teams: Tokens and database roles bound to a team may schedule this type, with any valid payload.
             Application code, and tokens and roles not bound to a team, need no such permission.
+        limit: A limit key, or a list of one to three, of each action that is scheduled without a limit of its own. The
+            fields `{payload.customer}`, `{team_id}` and `{user_id}` are replaced by the values of the action. Literals
+            only.
 
     Raises:
         InvalidArgument: The action type or a number is invalid, the recurrence has an unknown key or a value of the
-            wrong type, or an internal type is open to teams. The rule itself is validated when the registry is built.
+            wrong type, a limit key is invalid or has an unknown field, or an internal type is open to teams. The rule
+            itself is validated when the registry is built.
     """
     if not ACTION_TYPE_PATTERN.fullmatch(action_type):
         raise InvalidArgument(
@@ -119,6 +127,7 @@ def action(
         recurrence=None if recurrence is None else validate_recurrence(recurrence),
         transactional=transactional,
         open_to_teams=open_to_teams,
+        limit=None if limit is None else validate_limit(limit),
     )
 
     def declare(function: Function) -> Function:

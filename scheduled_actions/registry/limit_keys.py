@@ -13,8 +13,10 @@ MAX_KEYS = 3
 #: Maximum length of a key, in characters.
 KEY_LIMIT = 255
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _NAMES = re.compile(r"team_id|user_id|payload(\.[A-Za-z_][A-Za-z0-9_]*)+")
+_FIELDS = "fields such as {payload.customer}, {team_id} or {user_id}"
 _EXPECTED = f"a key such as api:acme, or a list of 1 to {MAX_KEYS} keys"
 
 
@@ -33,7 +35,7 @@ def check(value: str | Sequence[str], *, name: str = "limit") -> list[str]:
         raise InvalidArgument(name, value, _EXPECTED)
     for key in keys:
         checks.check_name(name, key, longest=KEY_LIMIT)
-        if not key.isprintable():
+        if _CONTROL.search(key):
             raise InvalidArgument(name, key, "a key without control characters")
     if len(set(keys)) < len(keys):
         raise InvalidArgument(name, value, "keys that differ from each other")
@@ -66,22 +68,33 @@ def _prefix(key: str) -> str:
     return f"{kind}:*" if colon else key
 
 
-def check_templates(value: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the limit keys of a handler, which may contain fields such as `{payload.customer}`.
+def check_templates(value: str | Sequence[str]) -> list[str]:
+    """Return the limit keys that a handler declares, which may contain fields such as `{payload.customer}`, as a list.
 
     Raises:
-        InvalidArgument: The value is no valid list of keys, or a field is neither `team_id`, `user_id` nor a field of
-            the payload.
+        InvalidArgument: The value is neither a key nor a list of one to three different keys, or a field is neither
+            `team_id`, `user_id` nor a field of the payload.
     """
     templates = check(value)
     for template in templates:
-        rest = _FIELD.sub("", template)
-        for field in _FIELD.findall(template):
-            if not _NAMES.fullmatch(field):
-                raise InvalidArgument("limit", template, "fields such as {payload.customer}, {team_id} or {user_id}")
-        if "{" in rest or "}" in rest:
-            raise InvalidArgument("limit", template, "braces only around fields such as {payload.customer}")
-    return tuple(templates)
+        unknown = [field for field in _FIELD.findall(template) if not _NAMES.fullmatch(field)]
+        if unknown:
+            problem = f"{template!r} has the unknown field {{{unknown[0]}}}: write {_FIELDS}"
+            raise InvalidArgument("limit", template, problem=problem)
+        if set("{}") & set(_FIELD.sub("", template)):
+            problem = f"{template!r} has a brace that belongs to no field: write {_FIELDS}"
+            raise InvalidArgument("limit", template, problem=problem)
+    return templates
+
+
+def can_match(template: str, patterns: Collection[str]) -> bool:
+    """Return whether any key that a template gives may match a pattern; compares the text before the first field."""
+    prefix, *fields = _FIELD.split(template)
+    if not fields:
+        return pattern_of(template, patterns) is not None
+    return any(
+        one.startswith(prefix) or (one.endswith("*") and prefix.startswith(one.removesuffix("*"))) for one in patterns
+    )
 
 
 def fill_in(
@@ -91,21 +104,34 @@ def fill_in(
     team_id: str | None,
     user_id: str | None,
 ) -> list[str]:
-    """Return the limit keys that a handler's templates give for an action; equal keys are given once.
+    """Return the limit keys that a handler's templates give for an action, without repetitions.
+
+    Args:
+        templates: As `check_templates` returns them.
+        payload: The stored payload. If it is a list, the fields are those of its first item.
+        team_id: The team of the action; None: no team.
+        user_id: The user of the action; None: no user.
 
     Raises:
-        InvalidArgument: A field is missing, or its value is neither a string nor a number; or a key is too long.
+        InvalidArgument: A field is missing, or its value is neither a string nor a number; or a key is too long or
+            contains a control character.
     """
-    values: Mapping[str, Any] = {"payload": payload, "team_id": team_id, "user_id": user_id}
+    values = {"payload": payload[0] if isinstance(payload, list) and payload else payload}
+    values |= {"team_id": team_id, "user_id": user_id}
 
     def fill(match: re.Match[str]) -> str:
         found: Any = values
         for part in match[1].split("."):
             found = found.get(part) if isinstance(found, Mapping) else None
-        if found is None or isinstance(found, bool) or not isinstance(found, str | int | float):
+        if found is None:
             raise InvalidArgument(
-                "limit", problem=f"the handler's limit key needs {match[1]}, a string or number, which is missing"
+                "limit", problem=f"{match.string!r} of the handler needs {match[1]}, which is missing"
             )
-        return str(found)
+        if isinstance(found, bool) or not isinstance(found, str | int | float):
+            raise InvalidArgument(
+                "limit", problem=f"{match.string!r} of the handler needs {match[1]} to be a string or a number"
+            )
+        # 5 and 5.0 are the same number in JSON.
+        return str(int(found) if isinstance(found, float) and found.is_integer() else found)
 
     return check(list(dict.fromkeys(_FIELD.sub(fill, template) for template in templates)))

@@ -13,7 +13,7 @@ from scheduled_actions.core.messages import argument_hint
 from scheduled_actions.core.retry import POLICIES_TEXT
 
 #: The types that each option may have as a literal. Other expressions are evaluated when the handler is imported,
-#: except a recurrence: its schedule is created before any import.
+#: except those of `_LITERALS_ONLY`.
 OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "timeout_seconds": ((int, float), "a number of seconds"),
     "max_attempts": ((int,), "an integer"),
@@ -23,7 +23,10 @@ OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "recurrence": ((str, dict), 'a rule (a string, such as "every 10 minutes"), or a dict with the key rule'),
     "transactional": ((bool,), "True or False"),
     "open_to_teams": ((bool,), "True or False"),
+    "limit": ((str, list, tuple), 'a limit key such as "api:{payload.customer}", or a list of up to three'),
 }
+#: Options that are needed before the handler is imported.
+_LITERALS_ONLY = frozenset({"limit", "recurrence"})
 
 _STRING = ((str,), "a string")
 _INTEGER = ((int,), "an integer")
@@ -101,6 +104,21 @@ def validate_recurrence(given: object) -> str | dict[str, Any]:
     return copy.deepcopy(kept)
 
 
+def validate_limit(given: Any) -> list[str]:  # noqa: ANN401 - the value of an option
+    """Validate the limit keys of a handler, one or a list; return a list.
+
+    Raises:
+        InvalidArgument: As for `limit_keys.check_templates`.
+    """
+    from scheduled_actions.registry import limit_keys  # noqa: PLC0415 - an idle tick of most projects does without
+
+    return limit_keys.check_templates(given)
+
+
+#: The validation of options that have more than a type.
+_CHECKS: dict[str, Callable[[Any], Any]] = {"recurrence": validate_recurrence, "limit": validate_limit}
+
+
 def normalize_recurrence(declared: str | Mapping[str, Any]) -> dict[str, Any]:
     """Return a validated recurrence as `rule` and the arguments of `schedule_recurring_action`."""
     return {"rule": declared} if isinstance(declared, str) else dict(declared)
@@ -135,11 +153,11 @@ def read(mark: ast.Call, report: Callable[[int, str], None]) -> tuple[dict[str, 
                 report(_line(error, lines) or keyword.lineno, str(error))
             else:
                 values |= {} if value is None else {name: value}
-        elif name == "recurrence":
+        elif name in _LITERALS_ONLY:
             code = short_text(ast.unparse(expression), 60)
             report(
                 expression.lineno,
-                f"recurrence: {code} is an expression, but handlers are read without running them: write a literal",
+                f"{name}: {code} is an expression, but handlers are read without running them: write a literal",
             )
     return values, lines
 
@@ -151,7 +169,7 @@ def _checked(name: str, value: object) -> object:
         return None
     if type(value) not in types:
         raise InvalidArgument(name, value, expected)
-    checked = validate_recurrence(value) if name == "recurrence" else value
+    checked = _CHECKS[name](value) if name in _CHECKS else value
     return json_text.decode(json_text.encode(name, checked, limit=2 * PAYLOAD_LIMIT), name=name)
 
 

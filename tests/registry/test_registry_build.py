@@ -12,7 +12,7 @@ import pytest
 
 from scheduled_actions.core.errors import RegistryInvalid
 from scheduled_actions.operations import registry_build
-from scheduled_actions.registry import generated
+from scheduled_actions.registry import Registry, generated
 from scheduled_actions.registry.generated import RegistryContent
 
 SCRIPT = Path(__file__).parents[2] / "registry_build.py"
@@ -259,6 +259,23 @@ def test_packages_and_namespaces_are_searched_and_hidden_folders_are_not(tmp_pat
         ("@action('a:one', description='\\0')\ndef one(payload): ...", "description contains a NUL character"),
         ("@action('a:one', retry=[1, 2])\ndef one(payload): ...", "retry: [1, 2] is not a retry policy"),
         (
+            "@action('a:one',\n  limit='api:{customer}')\ndef one(payload): ...",
+            "handlers/email.py:3: limit 'api:{customer}' has the unknown field {customer}: write fields such as",
+        ),
+        (
+            "@action('a:one', limit=['a', 'a:{payload.b'])\ndef one(payload): ...",
+            "handlers/email.py:2: limit 'a:{payload.b' has a brace that belongs to no field",
+        ),
+        (
+            "@action('a:one', limit=[])\ndef one(payload): ...",
+            "handlers/email.py:2: limit: [] is not a key such as api:acme, or a list of 1 to 3 keys",
+        ),
+        ("@action('a:one', limit=3)\ndef one(payload): ...", "limit: 3 is not a limit key such as"),
+        (
+            "@action('a:one',\n  limit=f'api:{payload.customer}')\ndef one(payload): ...",
+            "handlers/email.py:3: limit: f'api:{payload.customer}' is an expression, but handlers are read without",
+        ),
+        (
             "@action('a:one', max_attemps=3)\ndef one(payload): ...",
             'handlers/email.py:2: @action has no option max_attemps; did you mean "max_attempts"?',
         ),
@@ -464,3 +481,26 @@ def test_the_option_open_to_teams_is_known_without_importing_the_handler(tmp_pat
     registry_build.write(tmp_path)
 
     assert generated.read(tmp_path).options == {"a:open": {"open_to_teams": True}}
+
+
+def test_the_limit_keys_of_a_handler_are_known_without_importing_it(tmp_path):
+    text = f"{IMPORT}@action('a:one', limit='api:{{payload.customer}}')\ndef one(payload): ...\n"
+    other = f"{IMPORT}@action('a:two', limit=('mail', 'team:{{team_id}}'))\ndef two(payload): ...\n"
+    write_handlers(tmp_path, email=text, other=other)
+
+    registry_build.write(tmp_path)
+
+    declared = {"a:one": {"limit": ["api:{payload.customer}"]}, "a:two": {"limit": ["mail", "team:{team_id}"]}}
+    assert generated.read(tmp_path).options == declared
+    assert Registry.load(tmp_path).options("a:two").limit == ["mail", "team:{team_id}"]
+
+
+@pytest.mark.parametrize("limit", ["api:{customer}", ["a", "a"], 3, {}])
+def test_a_generated_file_with_invalid_limit_keys_is_refused(tmp_path, limit):
+    write_handlers(tmp_path, email=one_handler())
+    built = registry_build.write(tmp_path)
+    text = built.text.replace("= {}", f"= {{'a:one': {{'limit': {limit!r}}}}}")
+    built.path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(RegistryInvalid, match="has no valid OPTIONS"):
+        generated.read(tmp_path)

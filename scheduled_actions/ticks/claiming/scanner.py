@@ -42,7 +42,9 @@ class ClaimScanner:
 
     def __init__(self, state: WorkerState, budget: TickBudget) -> None:
         batches = BatchClaimer(state.hooks.after_claim)
-        claim_alone = partial(claim_free, with_series=False)
+        # A hook of other features than schedules needs the transaction for every batch.
+        is_alone = all(hook.column == "schedule_id" for hook in batches.hooks)
+        claim_alone = partial(claim_free, with_series=False) if is_alone else None
         self._scans: list[_Scan | QueueScan] = [
             _Scan(claim_free, batches, claim_alone),
             grouped := _Scan(claim_grouped, batches),

@@ -39,6 +39,7 @@ _CURSOR = f"[0-9]{{1,17}}_{UUID_SHAPE}"
     max_attempts=None,
     dedup_window=None,
     transactional=None,
+    limit=None,
 )
 class ActionType(ResponseModel):
     """An action type of this build with the options of its handler; a null option has the value of the settings."""

@@ -21,7 +21,13 @@ class Order:
 
 
 @action(
-    "order:ship", timeout_seconds=12.5, max_attempts=4, retry=Exponential(5, 50), dedup_window=9, transactional=True
+    "order:ship",
+    timeout_seconds=12.5,
+    max_attempts=4,
+    retry=Exponential(5, 50),
+    dedup_window=9,
+    transactional=True,
+    limit="carrier:{payload.number}",
 )
 def ship(payload: Order):
     """Ship an order.
@@ -57,6 +63,7 @@ def test_action_types_are_listed_with_handler_options_and_payload_schema(api):
         "retry": {"kind": "exponential", "base_seconds": 5, "cap_seconds": 50, "jitter": "none"},
         "dedup_window": 9,
         "transactional": True,
+        "limit": ["carrier:{payload.number}"],
         "schedulable": True,
         "error": None,
     }
