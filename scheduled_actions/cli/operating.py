@@ -211,13 +211,23 @@ def build(project: Project) -> None:
 @json_option
 @pass_project
 def check(project: Project) -> None:
-    """Check the registry without writing it; the exit code is 1 if it is missing or stale, or a handler is invalid."""
+    """Check the registry without writing it; the exit code is 1 if it is missing or stale, or a handler is invalid.
+
+    A handler is also invalid if one of its limit keys matches no pattern of the settings.
+    """
     from scheduled_actions.operations import registry_build
+    from scheduled_actions.registry import limit_keys
 
     found = registry_build.build(project.directory)
     is_json = printed_as_json({"is_fresh": found.is_fresh, "action_types": sorted(found.handlers)})
     if not found.is_fresh:
         state = "is stale" if found.path.exists() else "is missing"
         raise Failure(f"{found.path.relative_to(project.directory)} {state}: run `scheduled-actions registry build`")
+    if any("limit" in given for given in found.options.values()):
+        for action_type, limit in limit_keys.unmatched(found.options, project.config.settings.limits).items():
+            raise Failure(
+                f'{found.handlers[action_type]}: the limit "{limit}" of "{action_type}" matches no pattern of '
+                "[limits]: add one to scheduled_actions.toml, or correct the limit"
+            )
     if not is_json:
         click.echo(f"up to date: {counted(len(found.handlers), 'action type')}")

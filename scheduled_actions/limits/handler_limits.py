@@ -64,10 +64,10 @@ class HandlerLimits:
         return result
 
     def claim_refused(self, connection: Connection, claimed: Claimed, error: BaseException) -> ClaimResult:  # noqa: ARG002 - the interface of hooks
-        """Fail an action whose limit keys the database rejects; raise a temporary error again."""
+        """Fail an action whose limit keys cannot be read or stored; raise a temporary error again."""
         if isinstance(error, TEMPORARY_ERRORS):
             raise error
-        return ClaimResult([], refused=[(claimed, f"its limit keys cannot be stored: {reason_of(error)}")])
+        return ClaimResult([], refused=[(claimed, f"its limit keys cannot be set: {reason_of(error)}")])
 
     @staticmethod
     def _fill_in(templates: Sequence[str], one: Claimed) -> list[str]:

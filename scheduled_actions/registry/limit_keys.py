@@ -97,6 +97,20 @@ def can_match(template: str, patterns: Collection[str]) -> bool:
     )
 
 
+def unmatched(options: Mapping[str, Mapping[str, Any]], patterns: Collection[str]) -> dict[str, str]:
+    """Return, by action type, the first limit key of a handler that can never match a pattern.
+
+    Args:
+        options: The options of handlers by action type, as the generated registry contains them.
+        patterns: The patterns of the settings.
+    """
+    return {
+        action_type: never[0]
+        for action_type, given in options.items()
+        if (never := [one for one in given.get("limit") or () if not can_match(one, patterns)])
+    }
+
+
 def fill_in(
     templates: Sequence[str],
     payload: Any,  # noqa: ANN401 - any JSON

@@ -346,6 +346,19 @@ def test_functions_that_cannot_be_imported_are_named_like_handlers(project, chec
     assert 'the function "next:payday" (handlers.calendar:payday) cannot be used' in broken["detail"]
 
 
+def test_a_handler_whose_limit_matches_no_pattern_is_named(project, check):
+    (project / "handlers" / "crm.py").write_text(
+        "from scheduled_actions import action\n\n@action('crm:sync', limit='api:{user_id}')\ndef sync(payload): ...\n",
+        encoding="utf-8",
+    )
+    registry_build.write(project)
+
+    found, _ = check("handlers")
+
+    assert found["status"] == "warning"
+    assert found["detail"].endswith("their limit matches no pattern of [limits]: crm:sync (api:{user_id})")
+
+
 def test_an_invalid_heartbeat_url_is_a_fault_and_is_not_printed(run, check):
     found, exit_code = check("heartbeat", SCHEDULED_ACTIONS_HEARTBEAT_URL="hc-ping.com/secret-uuid")
 

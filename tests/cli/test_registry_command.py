@@ -59,3 +59,28 @@ def test_build_rejects_a_duplicate_action_type_and_writes_nothing(run_anywhere, 
 
 def test_an_unknown_subcommand_is_a_usage_error(run_anywhere):
     assert run_anywhere("registry", "destroy").exit_code == 2
+
+
+LIMITED = """from scheduled_actions import action
+
+
+@action("crm:sync", limit=["mail", "api:{payload.customer}"])
+def sync(payload: dict): ...
+"""
+
+
+def test_check_names_a_handler_whose_limit_matches_no_pattern(run_anywhere, project):
+    (project / "handlers" / "crm.py").write_text(LIMITED, encoding="utf-8")
+    settings = project / "scheduled_actions.toml"
+    settings.write_text('[limits."mail"]\n[limits."apis:*"]\n', encoding="utf-8")
+    run_anywhere("registry", "build")
+
+    refused = run_anywhere("registry", "check")
+    settings.write_text('[limits."mail"]\n[limits."api:*"]\n', encoding="utf-8")
+
+    assert refused.exit_code == 1
+    assert refused.stderr == (
+        'error: handlers.crm:sync: the limit "api:{payload.customer}" of "crm:sync" matches no pattern of [limits]: '
+        "add one to scheduled_actions.toml, or correct the limit\n"
+    )
+    assert run_anywhere("registry", "check").exit_code == 0

@@ -1,4 +1,4 @@
-"""Limits that handlers declare: whoever schedules an action, it counts against the keys of its handler."""
+"""Limits that handlers declare: an action counts against the keys of its handler, however it is scheduled."""
 
 from __future__ import annotations
 
@@ -441,6 +441,16 @@ def test_an_action_whose_lease_ended_is_queued_by_the_next_tick(a_project, conne
     assert row(connection, waiting)["limit_keys"] == ["api:acme"]
 
 
+@pytest.mark.parametrize("customer", ["9" * 5000, "[" * 3000 + "]" * 3000, '{"a": {"b": "c"}}'])
+def test_a_payload_that_cannot_be_read_fails_only_its_action(a_project, connection, customer):
+    project = a_project(Ran())
+    bad, good = from_sql(connection, payload=f'{{"customer": {customer}}}'), from_sql(connection)
+
+    project.processor.tick()
+
+    assert statuses(connection) == {bad: "failed", good: "completed"}
+
+
 def test_keys_that_the_database_rejects_fail_only_their_action(a_project, connection, monkeypatch):
     project = a_project(Ran())
     bad, good = from_sql(connection, payload='{"customer": "bad"}'), from_sql(connection)
@@ -452,4 +462,4 @@ def test_keys_that_the_database_rejects_fail_only_their_action(a_project, connec
 
     assert row(connection, good)["status"] == "completed"
     assert row(connection, bad)["status"] == "failed"
-    assert row(connection, bad)["error_message"].startswith("its limit keys cannot be stored: ")
+    assert row(connection, bad)["error_message"].startswith("its limit keys cannot be set: ")

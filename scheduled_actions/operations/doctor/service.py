@@ -29,6 +29,7 @@ from scheduled_actions.operations.doctor.rules import (
     ticks as tick_rules,
 )
 from scheduled_actions.operations.installation import Installation
+from scheduled_actions.registry import limit_keys
 from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.rules.plan import TickBudget
 
@@ -166,6 +167,7 @@ def _handlers(parts: Installation) -> list[Check]:
     budget = TickBudget.by_settings(settings, started=0, host_seconds=None, lingers=False)
     broken: list[HandlerBroken] = []
     timeouts: dict[str, float] = {}
+    declared = {action_type: parts.registry.declared(action_type) for action_type in types}
     for action_type in types:
         try:
             options = parts.registry.resolve(action_type).options
@@ -179,6 +181,7 @@ def _handlers(parts: Installation) -> list[Check]:
             functions=len(functions),
             broken=[str(error) for error in (*broken, *functions.load_all())],
             too_long={name: timeout for name, timeout in timeouts.items() if not budget.could_ever_fit(timeout)},
+            unmatched=limit_keys.unmatched(declared, settings.limits),
         )
     ]
 

@@ -99,6 +99,11 @@ def ticks(due=0, **ago):
             WARNING,
             "never started, because their timeout does not fit",
         ),
+        (
+            project_rules.handlers(count=3, unmatched={"a:b": "api:{user_id}", "a:c": "mail"}),
+            WARNING,
+            "never started, because their limit matches no pattern of [limits]: a:b (api:{user_id}), a:c (mail)",
+        ),
         (database_rules.database(None), OK, "answers"),
         (database_rules.database("it was refused"), FAULT, "it was refused"),
         (

@@ -142,7 +142,12 @@ def registry(types: int = 0, *, problem: str | None = None, is_fresh: bool | Non
 
 
 def handlers(
-    count: int, *, functions: int = 0, broken: Sequence[str] = (), too_long: Mapping[str, float] | None = None
+    count: int,
+    *,
+    functions: int = 0,
+    broken: Sequence[str] = (),
+    too_long: Mapping[str, float] | None = None,
+    unmatched: Mapping[str, str] | None = None,
 ) -> Check:
     """Return a fault if a handler or function cannot be imported, a warning if one can never start.
 
@@ -151,8 +156,10 @@ def handlers(
         functions: Number of other project functions.
         broken: For each handler or function that cannot be imported, a sentence with the reason.
         too_long: Timeouts that do not fit into a tick, in seconds, by action type.
+        unmatched: Limit keys that match no pattern of the settings, by action type.
     """
     named = ", ".join(f"{name} ({seconds:g} s)" for name, seconds in (too_long or {}).items())
+    limited = listed([f"{name} ({limit})" for name, limit in (unmatched or {}).items()], most=_NAMES_MOST)
     return first_problem(
         "handlers",
         (broken, FAULT, "; ".join(broken), "fix these modules: actions that need them fail"),
@@ -164,6 +171,12 @@ def handlers(
                 "raise max_duration_seconds and the host's request limit, or lower timeout_seconds (or "
                 "default_timeout_seconds) to two seconds less than max_duration_seconds"
             ),
+        ),
+        (
+            unmatched,
+            WARNING,
+            f"never started, because their limit matches no pattern of [limits]: {limited}",
+            "add a pattern to scheduled_actions.toml, or correct the limit of the handler",
         ),
         ok=" and ".join([counted(count, "handler"), *([counted(functions, "function")] if functions else [])])
         + " can be imported",
