@@ -308,7 +308,7 @@ def test_expired_actions_end_even_if_every_handler_thread_is_occupied(a_project,
     def hang(payload):
         leave.wait(PATIENCE)
 
-    project = a_project(hang, concurrency=1)
+    project = a_project(hang, concurrency=1, max_run_seconds=2)
     schedule(project, "test:hang", expires_in=None)
     project.processor.tick()
     assert project.processor.state.is_exhausted
@@ -490,27 +490,31 @@ def test_an_occurrence_that_fails_because_it_expired_counts_for_pause_after_fail
     assert series_row(connection, series)["status"] == "paused"
 
 
-def test_an_expired_occurrence_does_not_wait_for_the_one_before(project, connection):
-    series = a_series(project, connection, overlap="queue")
+@pytest.mark.parametrize("began", [timedelta(0), timedelta(days=1)], ids=["skip", "wait"])
+def test_the_overlap_policy_neither_skips_nor_delays_an_expired_occurrence(project, connection, began):
+    series = a_series(project, connection)
+    connection.execute("update scheduled_actions set on_expiry = 'fail'")
+    now = database_now(connection)
     running = insert(
         connection,
         schedule_id=series,
         status="processing",
         claim_token=uuid4(),
-        lease_expires_at=database_now(connection) + timedelta(days=9),
+        updated_at=now + began,
+        lease_expires_at=now + timedelta(days=9),
     )
 
     tick_later(project, connection, timedelta(days=1, minutes=2))
 
     found = statuses(connection)
     assert found.pop(running) == "processing"
-    assert sorted(found.values()) == ["pending", "skipped"]
+    assert sorted(found.values()) == ["failed", "pending"]
 
 
 # -- several processes -------------------------------------------------------------------------------------------------
 
 
-def test_two_ticks_end_each_of_a_thousand_expired_actions_once_while_they_run_others(a_project, connection):
+def test_two_ticks_end_each_of_a_thousand_expired_actions_once_while_they_run_others(a_project, connection, caplog):
     running = [recording(a_project), recording(a_project)]
     now = database_now(connection)
     half = {"expires_at": now - MINUTE}
@@ -520,6 +524,7 @@ def test_two_ticks_end_each_of_a_thousand_expired_actions_once_while_they_run_ot
     with ThreadPoolExecutor(2) as pool:
         reports = list(pool.map(lambda one: [one.processor.tick() for _ in range(3)], running))
 
+    assert "action.stale" not in caplog.text
     assert sum(report.skipped for each in reports for report in each) == 1000
     assert sorted(one for project in running for one in project.calls) == sorted(others)
     ended = connection.execute(
@@ -534,7 +539,8 @@ def test_an_action_that_another_transaction_has_locked_expires_later(project, co
     late = insert(connection, expires_at=database_now(connection) - MINUTE)
     with psycopg.connect(database_url) as other:
         other.execute("select from scheduled_actions where id = %s for update", [late])
-        assert project.processor.tick().processed == 0
+        report = project.processor.tick()
+        assert (report.processed, report.errors) == (0, [])
 
     assert project.processor.tick().skipped == 1
 
