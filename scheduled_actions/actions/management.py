@@ -41,10 +41,15 @@ class ActionCounts:
     by_type: dict[str, dict[Status, int]] = field(default_factory=dict)
     #: Pending, with `scheduled_at` in the past.
     due: int = 0
-    #: Due for longer than `overdue_seconds`.
+    #: Due for longer than `overdue_seconds`, and neither queued nor paused.
     overdue: int = 0
-    #: How long the oldest due action has been due, at most since its creation; None without due actions.
+    #: How long the oldest due action that is neither queued nor paused has been due, at most since its creation; None
+    #: without such actions.
     oldest_due_seconds: float | None = None
+    #: Due, and waiting in the queue of a limit key.
+    queued: int = 0
+    #: Due, and held back by a pause.
+    paused: int = 0
     #: Names of the counts that exceed the limit; their values are the limit.
     capped: list[str] = field(default_factory=list)
 
@@ -129,7 +134,7 @@ class ActionOperations:
         Args:
             team_id: Only this team.
             overdue_seconds: Actions due for longer than this are overdue.
-            limit: Maximum of each count by status, of `due` and of `overdue`; None: `bounds.count_limit`.
+            limit: Maximum of each count by status, and of the counts of due actions; None: `bounds.count_limit`.
         """
         limit = self.bounds.count_limit if limit is None else limit
         # Counting to one more than the limit shows whether the limit is exceeded.
@@ -137,25 +142,26 @@ class ActionOperations:
         with self.database.connection() as connection:
             if team_id is None:
                 rows = store.sql.run(connection, "count_actions", parameters).fetchall()
-                due, overdue, oldest = store.due(connection, overdue_seconds=overdue_seconds, most=limit + 1)
+                due = store.due(connection, overdue_seconds=overdue_seconds, most=limit + 1)
             else:
                 parameters |= {"team_id": team_id, "statuses": [status.value for status in Status]}
                 found = store.sql.run(connection, "count_team", parameters).fetchall()
                 rows = [row[:3] for row in found]
-                due, overdue = sum(row[3] for row in found), sum(row[4] for row in found)
+                ready, overdue, _, queued, paused = (sum(row[n] or 0 for row in found) for n in range(3, 8))
                 oldest = max((row[5] for row in found if row[5] is not None), default=None)
+                due = store.DueCounts(ready, overdue, oldest, queued, paused)
         by_status, by_type = dict.fromkeys(Status, 0), dict[str, dict[Status, int]]()
         for value, action_type, number in rows:
             status = Status(value)
             by_status[status] += number
             by_type.setdefault(action_type, dict.fromkeys(Status, 0))[status] += number
-        totals = {**{status.value: number for status, number in by_status.items()}, "due": due, "overdue": overdue}
+        of_due = {"due": due.due, "overdue": due.overdue, "queued": due.queued, "paused": due.paused}
+        totals = {**{status.value: number for status, number in by_status.items()}, **of_due}
         return ActionCounts(
             by_status={status: min(number, limit) for status, number in by_status.items()},
             by_type=by_type,
-            due=min(due, limit),
-            overdue=min(overdue, limit),
-            oldest_due_seconds=oldest,
+            **{name: min(number, limit) for name, number in of_due.items()},
+            oldest_due_seconds=due.oldest_seconds,
             capped=[name for name, number in totals.items() if number > limit],
         )
 
@@ -163,12 +169,14 @@ class ActionOperations:
         """Count all actions by status, and due and overdue actions, exactly, but not by type; reads the whole table."""
         with self.database.connection() as connection:
             found = dict(store.sql.run(connection, "count_by_status").fetchall())
-            due, overdue, oldest = store.due(connection, overdue_seconds=overdue_seconds, most=_NO_BOUND)
+            due = store.due(connection, overdue_seconds=overdue_seconds, most=_NO_BOUND)
         return ActionCounts(
             by_status={status: found.get(status.value, 0) for status in Status},
-            due=due,
-            overdue=overdue,
-            oldest_due_seconds=oldest,
+            due=due.due,
+            overdue=due.overdue,
+            oldest_due_seconds=due.oldest_seconds,
+            queued=due.queued,
+            paused=due.paused,
         )
 
     def get(self, action_id: UUID | str, *, team_id: str | None, connection: Connection | None = None) -> Action:

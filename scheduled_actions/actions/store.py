@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -198,17 +198,29 @@ def action_of(row: Sequence[Any]) -> Action:
     return Action(**values)
 
 
-def due(connection: Connection, *, overdue_seconds: float, most: int) -> tuple[int, int, float | None]:
-    """Count due and overdue actions.
+class DueCounts(NamedTuple):
+    """Numbers of due actions, by whether claims may take them."""
 
-    Returns:
-        The number of due actions, at most `most` with and `most` without a lock group; how many of those are overdue;
-        and for how many seconds the oldest due action has been due, None without due actions.
-    """
-    number, overdue, oldest_seconds = sql.run_one(
-        connection, "due_actions", {"overdue_seconds": overdue_seconds, "most": most}
-    )
-    return number, overdue, oldest_seconds
+    #: Due and not parked.
+    ready: int = 0
+    #: How many of those are overdue.
+    overdue: int = 0
+    #: For how many seconds the oldest of them has been due; None without any.
+    oldest_seconds: float | None = None
+    #: In the queues of limit keys.
+    queued: int = 0
+    #: Held back by pauses.
+    paused: int = 0
+
+    @property
+    def due(self) -> int:
+        """Number of due actions."""
+        return self.ready + self.queued + self.paused
+
+
+def due(connection: Connection, *, overdue_seconds: float, most: int) -> DueCounts:
+    """Count due actions, each number up to `most`; `ready` up to `most` with and `most` without a lock group."""
+    return DueCounts(*sql.run_one(connection, "due_actions", {"overdue_seconds": overdue_seconds, "most": most}))
 
 
 def visible(connection: Connection, ids: Collection[UUID]) -> list[UUID]:

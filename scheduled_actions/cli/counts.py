@@ -59,7 +59,7 @@ class CountsSample:
         width = max(map(len, self.counts))
         lines = []
         for name, count in self.counts.items():
-            change = count - before.counts[name] if before else 0
+            change = count - before.counts.get(name, 0) if before else 0
             number = f"{count:,}{'+' if name in self.capped else ''}"
             label = (coloured(name) if count else name) + " " * (width - len(name))
             lines.append(f"{label}  {number:>10}{f'  {change:+,}' if change else ''}")
@@ -98,6 +98,9 @@ class CountsSample:
 def counts(project: Project, *, every_seconds: float | None, exact: bool, with_lateness: bool) -> None:
     """Count actions by status; `due` counts the pending actions whose due time has passed.
 
+    If there are any, `queued` counts the due actions that wait in the queue of a limit key, and `paused` those that a
+    pause holds back.
+
     Each count stops at 10,000, shown as 10,000+ and listed in `capped` with --json. The table below the counts shows
     how late actions started; it includes at most 5,000 completed and 5,000 failed actions of the last hour. With
     --watch, a terminal also shows the changes, and --json prints one line per sample.
@@ -107,7 +110,9 @@ def counts(project: Project, *, every_seconds: float | None, exact: bool, with_l
     def take_sample() -> CountsSample:
         found = management.exact_counts() if exact else management.counts()
         return CountsSample(
-            counts={status.value: number for status, number in found.by_status.items()} | {"due": found.due},
+            counts={status.value: number for status, number in found.by_status.items()}
+            | {"due": found.due}
+            | {name: number for name, number in (("queued", found.queued), ("paused", found.paused)) if number},
             capped=found.capped,
             lateness={
                 one.action_type: {name: value for name, value in one._asdict().items() if name != "action_type"}

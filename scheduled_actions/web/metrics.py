@@ -117,10 +117,14 @@ class _Tables(Collector):
             capped.add_metric([one], float(one in counts.capped))
         yield capped
         yield _gauge("due_actions", "Due actions, counted up to 10,000.", counts.due)
-        yield _gauge("overdue_actions", "Actions due for more than 300 s, counted up to 10,000.", counts.overdue)
+        yield _gauge(
+            "overdue_actions",
+            "Actions due for more than 300 s and neither queued nor paused, counted up to 10,000.",
+            counts.overdue,
+        )
         yield _gauge(
             "oldest_due_age_seconds",
-            "Seconds for which the oldest due action has been due; 0 without due actions.",
+            "Seconds for which the oldest due action that is neither queued nor paused has been due; 0 without any.",
             counts.oldest_due_seconds or 0.0,
         )
 

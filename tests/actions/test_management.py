@@ -193,6 +193,23 @@ def test_counts_are_exact_up_to_their_bound_and_list_the_capped_ones(management,
     assert counts.capped == ["pending", "completed", "due"]
 
 
+@pytest.mark.parametrize("team_id", [None, "red"])
+def test_queued_and_paused_actions_count_as_due_but_not_as_overdue(management, connection, team_id):
+    own = {"team_id": "red"} | due_for(connection, seconds=400)
+    insert_many(connection, 1, **own)
+    insert_many(connection, 2, **own, limit_keys=["api:acme"], parked_by="limit")
+    insert_many(connection, 1, **own, parked_by="0197a000-0000-7000-8000-000000000001")
+    if team_id is not None:
+        insert(connection, team_id="blue", limit_keys=["api:acme"], parked_by="limit")
+
+    counts = management.counts(team_id=team_id)
+
+    assert (counts.due, counts.overdue, counts.queued, counts.paused) == (4, 1, 2, 1)
+    connection.execute("delete from scheduled_actions where parked_by is null or parked_by = 'limit'")
+    left = management.counts(team_id=team_id)
+    assert (left.due, left.overdue, left.oldest_due_seconds, left.queued, left.paused) == (1, 0, None, 0, 1)
+
+
 def test_counts_of_a_team_are_bounded(management, connection):
     insert_many(connection, 5, team_id="red")
     insert_many(connection, 4, team_id="red", status="failed", completed_at=database_now(connection))

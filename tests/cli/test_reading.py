@@ -215,6 +215,21 @@ def test_counts_returns_every_status_and_the_due_actions(run, connection):
     assert run("counts", "--exact", "--json").json == ran.json
 
 
+def test_counts_name_queued_and_paused_actions_if_there_are_any(run, connection):
+    insert(connection)
+    insert(connection, limit_keys=["api:acme"], parked_by="limit")
+    queued = run("counts", "--json").json
+    insert(connection, parked_by="0197a000-0000-7000-8000-000000000001")
+
+    assert queued == dict.fromkeys(Status, 0) | {"pending": 2, "due": 2, "queued": 1}
+    assert run("counts", "--json", "--exact").json == dict.fromkeys(Status, 0) | {
+        "pending": 3, "due": 3, "queued": 1, "paused": 1,
+    }  # fmt: skip
+    assert [line.split() for line in run("counts").stdout.splitlines()[-3:]] == [
+        ["due", "3"], ["queued", "1"], ["paused", "1"],
+    ]  # fmt: skip
+
+
 def test_counts_stop_at_ten_thousand_without_exact(run, connection):
     insert_many(connection, 10_001)
 

@@ -1,7 +1,8 @@
--- Returns how many actions are due (at most `most` with and `most` without a lock group), how many of those have been
--- due for longer than `overdue_seconds`, and for how many seconds the oldest of those, and of the first due actions of
--- each priority, has been due. Reads the claim indexes priority by priority, so that actions scheduled for later cost
--- nothing.
+-- Returns how many actions are due and not parked (at most `most` with and `most` without a lock group), how many of those
+-- have been due for longer than `overdue_seconds`, and for how many seconds the oldest of those, and of the first due
+-- actions of each priority, has been due; then how many due actions are in the queues of limit keys, and how many are
+-- parked by pauses (at most `most` each). Reads the claim indexes priority by priority, so that actions scheduled for
+-- later cost nothing.
 with recursive
 -- include: actions/waiting_priorities,
 due as (
@@ -64,5 +65,24 @@ select
   count(*),
   count(*) filter (where d.due_since <= scheduled_actions_now() - make_interval(secs => %(overdue_seconds)s)),
   extract(epoch from scheduled_actions_now() - least(min(d.due_since), (select min(h.due_since) from first_due h)))
-    ::double precision
+    ::double precision,
+  (
+    select count(*)
+    from (
+      select
+      from scheduled_actions a
+      where a.status = 'pending' and a.parked_by = 'limit' and a.scheduled_at <= scheduled_actions_now()
+      limit %(most)s
+    ) queued
+  ),
+  (
+    select count(*)
+    from (
+      select
+      from scheduled_actions a
+      -- The id of a pause begins with a hexadecimal digit.
+      where a.status = 'pending' and a.parked_by < 'g' and a.scheduled_at <= scheduled_actions_now()
+      limit %(most)s
+    ) paused
+  )
 from due d

@@ -266,9 +266,9 @@ def _ticks(
 def _work(connection: Connection, *, is_missing: bool) -> Iterator[Check]:
     from scheduled_actions.actions.evaluation import cycles_among_waiting  # noqa: PLC0415 - readiness does without
 
-    due, _, oldest = action_store.due(connection, overdue_seconds=0, most=project_rules.COUNTED)
-    age = None if oldest is None else timedelta(seconds=oldest)
-    yield project_rules.backlog(due=due, oldest=age, is_missing=is_missing)
+    due = action_store.due(connection, overdue_seconds=0, most=project_rules.COUNTED)
+    age = None if due.oldest_seconds is None else timedelta(seconds=due.oldest_seconds)
+    yield project_rules.backlog(due=due.ready, oldest=age, is_missing=is_missing)
     failed, unhandled, failing, schedules, held_up, deadlines, endpoints = store.sql.run_one(
         connection,
         "doctor_work",
