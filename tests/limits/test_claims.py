@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import psycopg
@@ -13,7 +14,7 @@ from scheduled_actions.core import config
 from scheduled_actions.core.action import Status
 from scheduled_actions.limits import claims as limit_claims, store
 from scheduled_actions.limits.rules.admission import KeyId
-from tests.factories import a_tick, an_outcome, move_clock, together
+from tests.factories import PATIENCE, a_tick, an_outcome, is_waiting, move_clock, together, wait_until
 
 THREE = {"api:*": {"at_once": 3}}
 
@@ -31,11 +32,19 @@ def schedule(connection, *limit, count=1, **columns):
 
 
 def claim(connection, *, wanted=100, tick=None, excluded=()):
+    candidates = find(connection, wanted=wanted, excluded=excluded)
+    return claim_of(connection, candidates, tick=tick)
+
+
+def find(connection, *, wanted=100, excluded=()):
+    return limit_claims.find_queued(connection, wanted=wanted, after=limit_claims.START, excluded=excluded).candidates
+
+
+def claim_of(connection, candidates, *, tick=None):
     tick = tick or a_tick(connection)
-    queued = limit_claims.find_queued(connection, wanted=wanted, after=limit_claims.START, excluded=excluded)
-    limit_claims.insert_keys(connection, {key for one in queued.candidates for key in one.keys})
+    limit_claims.insert_keys(connection, {key for one in candidates for key in one.keys})
     with connection.transaction():
-        return limit_claims.claim_queued(connection, tick, queued.candidates)
+        return limit_claims.claim_queued(connection, tick, candidates)
 
 
 def slots(connection):
@@ -82,6 +91,44 @@ def test_claimers_in_parallel_never_exceed_a_limit_and_lose_nothing(database_url
     assert sum(done for done, _ in results) == 200
     assert max(max(most.values(), default=0) for _, most in results) == at_once
     assert slots(connection) == {}
+
+
+#: Where a claim counts slots, it reads the clock; in the session of this name, that waits for an advisory lock.
+SLOW_CLOCK = """
+create or replace function scheduled_actions_now() returns timestamptz language plpgsql stable as $$
+begin
+  if current_setting('application_name') = 'slow' then
+    perform pg_advisory_lock_shared(8);
+    perform pg_advisory_unlock_shared(8);
+  end if;
+  return statement_timestamp();
+end
+$$
+"""
+
+
+def test_a_claim_that_is_slow_to_count_slots_does_not_exceed_a_limit(database_url, connection):
+    limits(connection, {"k:*": {"at_once": 1}})
+    ids = schedule(connection, "k:1", count=2)
+    [first] = find(connection)
+    second = first._replace(id=ids[1])
+    tick = a_tick(connection)
+    limit_claims.insert_keys(connection, first.keys)
+    connection.execute(SLOW_CLOCK)
+    connection.execute("select pg_advisory_lock(8)")
+
+    def claim_slowly():
+        with psycopg.connect(database_url, autocommit=True, application_name="slow") as own, own.transaction():
+            return limit_claims.claim_queued(own, tick, [first])
+
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(claim_slowly)
+        try:
+            wait_until(lambda: is_waiting(connection))
+            fast = claim_of(connection, [second], tick=tick)
+        finally:
+            connection.execute("select pg_advisory_unlock(8)")
+        assert [one.id for one in fast + slow.result(PATIENCE)] == [first.id]
 
 
 def test_an_action_with_several_keys_needs_room_in_each(connection):
