@@ -14,7 +14,8 @@ from psycopg.types.json import Jsonb
 from scheduled_actions.operations import registry_build
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
 from tests.cli.transaction_pooler import pooling
-from tests.factories import a_tick, database_now, due_for, insert
+from tests.factories import a_tick, database_now, due_for, insert, insert_many
+from tests.limits.test_claims import limits
 
 WHSEC = "whsec_" + base64.b64encode(b"never printed by anything").decode()
 ENDPOINT = """\
@@ -49,7 +50,8 @@ def test_every_check_of_an_installation_without_faults_is_ok(run, connection):
             "settings", "cron_secret", "admin_token", "email", "registry", "handlers", "database", "server", "defaults",
             "migrations", "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
             "refused_pings", "heartbeat", "backlog", "failed_actions", "returned_failures", "no_action", "schedules",
-            "held_up_schedules", "deadlines", "webhook_endpoints", "waiting_cycles", "doubled_schedules",
+            "held_up_schedules", "deadlines", "webhook_endpoints", "waiting_cycles", "limit_keys_full",
+            "limit_keys_unknown", "limit_slots", "pauses", "doubled_schedules",
             "webhook_filters", "indexes", "functions", "pooler",
         )
     ]  # fmt: skip
@@ -77,8 +79,8 @@ def test_the_text_output_has_a_line_per_check_and_remedies_below(run, connection
 
     lines = ran.stdout.splitlines()
     assert ran.exit_code == 1
-    assert lines[0] == "ok       settings           valid"
-    assert lines[1] == "fault    cron_secret        CRON_SECRET is too short, so /cron/process is closed"
+    assert lines[0] == "ok       settings            valid"
+    assert lines[1] == "fault    cron_secret         CRON_SECRET is too short, so /cron/process is closed"
     assert lines[2].strip() == "set CRON_SECRET to at least 16 random characters"
     assert lines[-1] == "1 fault, 0 warnings"
 
@@ -548,3 +550,53 @@ def test_actions_that_wait_for_each_other_are_named(run, check, connection):
     assert run("actions", "update", first, "--reset", "after", "--force").exit_code == 0
     assert check("waiting_cycles")[0]["status"] == "ok"
     assert run("explain", second, "--json").json["code"] == "condition_not_met"
+
+
+def test_long_queues_unknown_keys_stale_slots_and_forgotten_pauses_are_warnings(run, connection):
+    a_tick(connection)
+    limits(
+        connection,
+        {"api:*": {"at_once": 2}, "mail": {"rate": "1 per hour"}, "all:*": {"at_once": 1, "across_teams": True}},
+    )
+    long_due = due_for(connection, seconds=1500) | {"action_type": "greeting:say", "parked_by": "limit"}
+    insert_many(connection, 2, **long_due, limit_keys=["api:acme"], team_id="blue")
+    insert(connection, **long_due, limit_keys=["mail"], priority=5)
+    insert_many(connection, 1, **long_due, limit_keys=["all:x"], team_id="red")
+    insert_many(connection, 1, **long_due, limit_keys=["all:x"], team_id="blue")
+    insert(connection, **long_due, limit_keys=["api:fast", "gone:second"])
+    insert(connection, action_type="greeting:say", limit_keys=["api:new"], parked_by="limit")
+    insert(connection, action_type="greeting:say", limit_keys=["gone:first"], parked_by="limit")
+    insert(connection, action_type="greeting:say", parked_by="0197a000-0000-7000-8000-000000000001")
+    connection.execute(
+        "insert into scheduled_action_limit_slots (team_id, limit_key, action_id, claim_token, acquired_at)"
+        " select '', 'mail', gen_random_uuid(), gen_random_uuid(), now() - interval '1 hour' * n"
+        " from generate_series(0, 1) n"
+    )
+    connection.execute(
+        "insert into scheduled_action_pauses (kind, name, paused_at, ends_at) values"
+        " ('team', 'green', now() - interval '2 days', null), ('team', 'grey', now() - interval '2 days', 'tomorrow'),"
+        " ('team', 'new', now(), null), ('limit', 'api:paused', now(), 'yesterday')"
+    )
+
+    checks = {check["name"]: check for check in run("doctor", "--json").json["checks"]}
+
+    assert {name: check["detail"] for name, check in checks.items() if check["status"] == "warning"} == {
+        "limit_keys_full": "due actions have waited for longer than 10 minutes for: "
+        "all:x (0 of 1 in use, 2 waiting, the oldest for 25 minutes), "
+        "api:acme of team blue (0 of 2 in use, 2 waiting, the oldest for 25 minutes), "
+        "api:fast (0 of 2 in use, 1 waiting, the oldest for 25 minutes), "
+        "mail (1 per hour, 1 waiting, the oldest for 25 minutes)",
+        "limit_keys_unknown": "queued actions have limit keys that match no pattern: gone:first, gone:second",
+        "limit_slots": "1 slot of limit keys is in use although the action has not been running for 10 minutes",
+        "pauses": "paused for longer than a day, without an end: team green; 1 due action held back",
+    }
+
+
+def test_a_paused_key_is_not_reported_as_full(check, connection):
+    a_tick(connection)
+    limits(connection, {"api:*": {"at_once": 2}})
+    insert(connection, **due_for(connection, seconds=1500), limit_keys=["api:acme"], parked_by="limit")
+    connection.execute("insert into scheduled_action_pauses (kind, name) values ('limit', 'api:acme')")
+
+    assert check("limit_keys_full")[0]["status"] == "ok"
+    assert check("pauses")[0]["detail"] == "1 active pause, 0 due actions held back"

@@ -61,6 +61,7 @@ _READINGS = {
     "count_team": {"": {"team_id": "team-1", "statuses": _ALL, "most": 500, "overdue_seconds": 300}},
     "due_actions": {"": {"most": 500, "overdue_seconds": 300}},
     "count_due": {"": {}},
+    "doctor_limits": {"": {"most": 500, "most_names": 20, "seconds": 600}},
     "doctor_work": {"": {"most": 500, "most_results": 500, "most_names": 20}},
     "parent_action": {"": {"id": _AN_ID, "team_id": None}},
     "claim_expired": {"": {"limit": 500, "token": _AN_ID, "lease_expires_at": datetime(2020, 1, 1, tzinfo=UTC)}},

@@ -25,6 +25,7 @@ from scheduled_actions.operations.doctor import store
 from scheduled_actions.operations.doctor.rules import (
     Check,
     database as database_rules,
+    limits as limit_rules,
     project as project_rules,
     ticks as tick_rules,
 )
@@ -39,6 +40,8 @@ PATIENCE_SECONDS = 10.0
 _NAMES_MOST = 20
 #: Number of the latest completed actions whose results are read.
 _RESULTS_MOST = 1000
+#: Number of the oldest queued actions whose limit keys are read.
+_QUEUED_MOST = 1000
 #: Maximum number of listed cycles of actions that wait for one another.
 _CYCLES_MOST = 20
 
@@ -284,10 +287,41 @@ def _work(connection: Connection, *, is_missing: bool) -> Iterator[Check]:
         endpoints=endpoints,
         cycles=list(cycles_among_waiting(connection, most=_CYCLES_MOST)),
     )
+    yield from _limits(connection, paused=due.paused, is_missing=is_missing)
     doubled = store.sql.run(
         connection, "doctor_doubled_schedules", {"most": project_rules.COUNTED, "most_names": _NAMES_MOST}
     )
     yield project_rules.doubled_schedules([action_type for (action_type,) in doubled])
+
+
+def _limits(connection: Connection, *, paused: int, is_missing: bool) -> Iterator[Check]:
+    from scheduled_actions.limits.rules.admission import KeyId  # noqa: PLC0415 - readiness does without
+    from scheduled_actions.limits.service import read_keys  # noqa: PLC0415 - as above
+
+    long, unknown, stale_slots, active, endless = store.sql.run_one(
+        connection,
+        "doctor_limits",
+        {
+            "most": _QUEUED_MOST,
+            "most_names": _NAMES_MOST,
+            "seconds": limit_rules.LONG_WAIT.total_seconds(),
+        },
+    )
+    ages = {KeyId(team_id, limit_key): timedelta(seconds=float(age)) for limit_key, team_id, age in long}
+    queues = [
+        limit_rules.LongQueue(
+            one.limit_key,
+            one.team_id,
+            one.in_use,
+            one.at_once,
+            one.rate,
+            one.waiting,
+            ages[KeyId(one.team_id or "", one.limit_key)],
+        )
+        for one in read_keys(connection, list(ages))
+    ]
+    yield from limit_rules.limit_keys(long=queues, unknown=unknown, stale_slots=stale_slots, is_missing=is_missing)
+    yield limit_rules.pauses(active=active, endless=[(kind, name) for kind, name in endless], paused=paused)
 
 
 def _webhook_filters(connection: Connection) -> Check:

@@ -5,7 +5,12 @@ from uuid import UUID
 
 import pytest
 
-from scheduled_actions.operations.doctor.rules import Level, project as project_rules, ticks as tick_rules
+from scheduled_actions.operations.doctor.rules import (
+    Level,
+    limits as limit_rules,
+    project as project_rules,
+    ticks as tick_rules,
+)
 from scheduled_actions.operations.doctor.rules.ticks import ANSWERED, UNSENT, Ping
 
 OK, WARNING, FAULT = Level.OK, Level.WARNING, Level.FAULT
@@ -21,6 +26,15 @@ def heartbeat(*outcomes, is_set=True, problem=None):
 
 def backlog(due, minutes, *, is_missing=False):
     return project_rules.backlog(due=due, oldest=None if minutes is None else minutes * MINUTE, is_missing=is_missing)
+
+
+QUEUE = limit_rules.LongQueue("api:a", "blue", 3, 3, None, 10_000, 60 * MINUTE)
+
+
+def limits(name, **facts):
+    """Return the named check of limit keys when only these values need attention."""
+    nothing = {"long": (), "unknown": (), "stale_slots": 0, "is_missing": False}
+    return next(check for check in limit_rules.limit_keys(**nothing | facts) if check.name == name)
 
 
 def attention(name, **facts):
@@ -80,6 +94,30 @@ def attention(name, **facts):
             WARNING,
             "10,000+ actions due, the oldest for 6 minutes: ticks do not keep up",
             "`scheduled-actions explain ID` shows why",
+        ),
+        (limits("limit_keys_full", long=[QUEUE], is_missing=True), OK, "no action has waited for longer", None),
+        (
+            limits("limit_keys_full", long=[QUEUE] * 7),
+            WARNING,
+            "due actions have waited for longer than 10 minutes for: api:a of team blue (3 of 3 in use, 10,000+ ",
+            "raise at_once, rate or burst",
+        ),
+        (limits("limit_keys_unknown"), OK, "every limit key of queued actions matches a pattern", None),
+        (
+            limits("limit_keys_unknown", unknown=["api:a", "b"]),
+            WARNING,
+            "queued actions have limit keys that match no pattern: api:a, b",
+            'add a pattern to scheduled_actions.toml, such as [limits."api:a"] with at_once = 3',
+        ),
+        (limits("limit_slots", stale_slots=2, is_missing=True), OK, "every slot in use", None),
+        (limits("limit_slots", stale_slots=2), WARNING, "2 slots of limit keys are in use although", "ticks free such"),
+        (limit_rules.pauses(active=0, endless=(), paused=0), OK, "nothing is paused", None),
+        (limit_rules.pauses(active=2, endless=(), paused=1), OK, "2 active pauses, 1 due action held back", None),
+        (
+            limit_rules.pauses(active=2, endless=[("action_type", "a:b")], paused=10_000),
+            WARNING,
+            "paused for longer than a day, without an end: action type a:b; 10,000+ due actions held back",
+            "resume what should run again, or set an end",
         ),
         (attention("failed_actions", failed=0), OK, "none failed in the last day", None),
         (
