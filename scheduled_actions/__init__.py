@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         update_deadline,
     )
     from scheduled_actions.client.limits import list_limits
+    from scheduled_actions.client.pauses import list_pauses, pause, resume
     from scheduled_actions.client.people import notify, schedule_local
     from scheduled_actions.client.schedules import (
         backfill_schedule,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     )
     from scheduled_actions.conditions.model import Fact
     from scheduled_actions.deadlines.model import Deadline
+    from scheduled_actions.limits.model import Pause
     from scheduled_actions.notifications.rules.people import Person
     from scheduled_actions.schedules.model import Schedule
     from scheduled_actions.web.extension import ScheduledActions
@@ -82,6 +84,7 @@ __all__ = [
     "Linear",
     "NewAction",
     "ParentAction",
+    "Pause",
     "Person",
     "RetryAfter",
     "Schedule",
@@ -112,16 +115,19 @@ __all__ = [
     "list_deadlines",
     "list_facts",
     "list_limits",
+    "list_pauses",
     "list_schedules",
     "move_deadline",
     "move_deadlines",
     "next_occurrence",
     "notify",
+    "pause",
     "pause_deadline",
     "pause_schedule",
     "reassign_deadline",
     "report_fact",
     "resolve_recipients",
+    "resume",
     "resume_deadline",
     "resume_schedule",
     "retry_action",
@@ -148,6 +154,7 @@ _LATER = {
     "Deadline": "scheduled_actions.deadlines.model",
     "Fact": "scheduled_actions.conditions.model",
     "NewAction": "scheduled_actions.actions.model",
+    "Pause": "scheduled_actions.limits.model",
     "Person": "scheduled_actions.notifications.rules.people",
     "Schedule": "scheduled_actions.schedules.model",
     "ScheduledActions": "scheduled_actions.web.extension",
@@ -189,6 +196,7 @@ _LATER = {
         ),
         "scheduled_actions.client.schedules",
     ),
+    **dict.fromkeys(("list_pauses", "pause", "resume"), "scheduled_actions.client.pauses"),
     **dict.fromkeys(
         (
             "acknowledge_deadline",

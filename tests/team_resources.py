@@ -50,6 +50,7 @@ RESOURCES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ),
     ("endpoint", "POST", "/webhooks/endpoints", {"url": URL, "patterns": ["license:*"]}),
     ("feed", "POST", "/calendar/feeds", {"name": "Work", "user_id": USER}),
+    ("pause", "POST", "/pauses", {"lock_group": "another group"}),
     ("token", "POST", "/tokens", {"name": "of the team", "role": "viewer"}),
     ("notices", "POST", "/notifications", {"recipients": ["ann@example.org"], "text": "expired", "digest": True}),
     (

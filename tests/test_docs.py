@@ -244,7 +244,7 @@ def test_every_signature_of_the_python_reference_is_that_of_the_code():
 
 def _shown_arguments(page: str, name: str) -> list[list[str]]:
     shown = re.findall(rf"(?:^|^\| `|@){name}\(([^`]*?)\)(?: ->|`|$)", page, re.MULTILINE)
-    return [re.sub(r"\s+", " ", arguments).split(", ") for arguments in shown]
+    return [re.sub(r"\s+", " ", arguments).split(", ") if arguments else [] for arguments in shown]
 
 
 def _arguments(function) -> list[str]:

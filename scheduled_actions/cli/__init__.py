@@ -33,6 +33,7 @@ COMMANDS = {
     "completion": ("scheduled_actions.cli.local:completion", "Print the completion script for a shell."),
     "actions": ("scheduled_actions.cli.actions:actions", "List, change, cancel and retry actions."),
     "schedules": ("scheduled_actions.cli.schedules:schedules", "Manage recurring actions."),
+    "pauses": ("scheduled_actions.cli.limits.pauses:pauses", "Pause and resume actions."),
     "deadlines": ("scheduled_actions.cli.deadlines:deadlines", "Manage deadlines."),
     "people": ("scheduled_actions.cli.people:people", "Notify people, or schedule actions at their local time."),
     "mail": ("scheduled_actions.cli.mail:mail", "Preview the templates of mails."),

@@ -103,6 +103,7 @@ TAKEN: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("POST", "/calendar/feeds"): {"name": "Work"},
     ("POST", "/tokens"): {"name": "ci", "role": "viewer"},
+    ("POST", "/pauses"): {"lock_group": "g", "note": "x"},
 }  # fmt: skip
 
 

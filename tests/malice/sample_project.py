@@ -170,13 +170,14 @@ class Reader:
             "deadlines": "scheduled_action_deadlines",
             "webhooks": "webhook_endpoints",
             "calendar": "scheduled_action_feeds",
+            "pauses": "scheduled_action_pauses",
         }.get(family)
         if table is None:
             return ["x"]
         rows = self._connection.execute(
             f"select id::text from {table} t where to_jsonb(t)->>'action_type' is distinct from 'good:work'"
             " order by updated_at desc limit 12"
-            if table not in {"scheduled_action_feeds", "scheduled_action_tokens"}
+            if table not in {"scheduled_action_feeds", "scheduled_action_pauses", "scheduled_action_tokens"}
             else f"select id::text from {table}"
         ).fetchall()
         return [one for (one,) in rows]

@@ -26,8 +26,8 @@ SAMPLE = int(os.environ.get("BODY_VALUES", "8"))
 DOCUMENT = openapi.document("")
 OPERATIONS = {f"{method} {path}": (method, path, schema) for method, path, schema in bodies.operations(DOCUMENT)}
 LISTS = (
-    "/actions", "/actions/counts", "/schedules", "/deadlines", "/facts", "/tokens", "/calendar", "/calendar/feeds",
-    "/webhooks/endpoints", "/webhooks/deliveries", "/ticks",
+    "/actions", "/actions/counts", "/schedules", "/deadlines", "/facts", "/pauses", "/tokens", "/calendar",
+    "/calendar/feeds", "/webhooks/endpoints", "/webhooks/deliveries", "/ticks",
 )  # fmt: skip
 PAGES = ("", "/actions", "/schedules", "/deadlines", "/calendar", "/webhooks", "/webhooks/deliveries", "/action-types")
 #: Kinds of objects that can be opened by id.

@@ -26,7 +26,7 @@ locked as materialized (
 ),
 returned as (
   update scheduled_actions a
-  set parked_by = case when a.limit_keys is not null then 'limit' end
+  set parked_by = case when a.limit_keys is not null and a.scheduled_at <= scheduled_actions_now() then 'limit' end
   where a.id = any (array(select l.id from locked l))
 )
 select (select count(*) from found), (select count(*) from found) - (select count(*) from locked)

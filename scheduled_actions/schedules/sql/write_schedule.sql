@@ -48,6 +48,8 @@ set
   retry = w.retry,
   lock_group = case when w.overlap = 'queue' then coalesce(w.lock_group, 'schedule:' || w.id) else w.lock_group end,
   lock_group_blocks = w.lock_group_blocks,
+  -- It is parked again if the limits or pauses of its new lock group still hold it back.
+  parked_by = null,
   target_type = w.target_type,
   target_id = w.target_id,
   user_id = w.user_id,

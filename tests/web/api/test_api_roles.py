@@ -50,6 +50,7 @@ API = {
         GET /facts/{target_type}/{target_id}/{name}
         GET /facts/{target_type}/{target_id}/{name}/history
         GET /limits
+        GET /pauses
         GET /schedules
         GET /schedules/{id}
         GET /ticks
@@ -66,6 +67,7 @@ API = {
         DELETE /actions/{id}
         POST /calendar/feeds/{id}/revoke
         DELETE /facts/{target_type}/{target_id}/{name}
+        DELETE /pauses/{id}
         DELETE /schedules/{id}
         DELETE /webhooks/endpoints/{id}
         PATCH /actions/{id}
@@ -92,6 +94,7 @@ API = {
         POST /deadlines/{id}/resume
         POST /local-actions
         POST /notifications
+        POST /pauses
         POST /schedules
         POST /schedules/{id}/backfill
         POST /schedules/{id}/pause

@@ -83,6 +83,10 @@ SEMANTIC_ERRORS: dict[str, dict[str, str]] = {
         "invalid_argument": r"due_at|name|recurrence|stage|(calendar|recipients|reminder|escalation|auto_actions).*",
     },
     "GET /api/v1/(actions|deadlines)": {"fields_invalid": "target_id"},
+    "POST /api/v1/pauses": {
+        "unknown_action_type": "action_type", "invalid_argument": "action_type|limit|lock_group",
+        "refused_by_database": "ends_at|name",
+    },
     "POST /api/v1/deadlines/({id}/)?move": {"invalid_argument": "due_at|(reminder|escalation).*"},
     "POST /api/v1/deadlines/{id}/acknowledge": {"invalid_argument": "until"},
     "POST /api/v1/deadlines/{id}/complete": {"invalid_argument": "at"},
@@ -213,6 +217,7 @@ CREATING: dict[str, dict[str, Any]] = {
     "/webhooks/endpoints": {"url": "https://receiver.example/"},
     "/calendar/feeds": {"name": "Work"},
     "/tokens": {"name": "ci", "role": "viewer"},
+    "/pauses": {"lock_group": "a"},
 }  # fmt: skip
 
 

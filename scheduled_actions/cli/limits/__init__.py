@@ -1,0 +1,1 @@
+"""`pauses`: what ticks do not start although it is due."""
