@@ -28,3 +28,13 @@ class Pause:
     ends_at: datetime | None
     #: Number of due actions held back, at most 10,000.
     parked: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """The active pauses, and the due actions that they hold back."""
+
+    #: Number of active pauses, at most 1,000.
+    pauses: int
+    #: Number of due actions that they have parked or whose limit key they pause, at most 10,000.
+    actions: int

@@ -20,7 +20,7 @@ from scheduled_actions.database.connection import Connection, Database
 from scheduled_actions.database.statements import Statements
 from scheduled_actions.database.transactions import database_refusal
 from scheduled_actions.limits import parking
-from scheduled_actions.limits.model import Pause, PauseKind
+from scheduled_actions.limits.model import HeldBack, Pause, PauseKind
 from scheduled_actions.registry import Registry, limit_keys
 
 sql = Statements(__file__)
@@ -222,6 +222,16 @@ class Pauses:
         """
         parameters = {"id": pause_id, "team_id": team_id, "most": most}
         return self._database.do(partial(_list, parameters=parameters))
+
+    def held_back(self, *, team_id: str | None = None) -> HeldBack:
+        """Count the active pauses and the due actions that they hold back, each to a limit; takes a few milliseconds.
+
+        Args:
+            team_id: Only pauses of this team; None: of all teams.
+        """
+        parameters = {"team_id": team_id, "most": MAX_LISTED}
+        with self._database.connection() as connection:
+            return HeldBack(*sql.run_one(connection, "count_held", parameters))
 
     def _check_known(self, subject: Subject) -> None:
         if subject.kind == "action_type" and subject.name not in self._registry.types:

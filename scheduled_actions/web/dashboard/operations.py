@@ -90,6 +90,7 @@ def show_overview(context: RequestContext) -> View:
             "checks": []
             if team_id
             else [check for check in diagnosis.readiness(context.runtime) if check.level is not Level.OK],
+            "held": context.runtime.pauses.held_back(team_id=team_id),
             "counts": context.runtime.action_operations.counts(team_id=team_id, limit=_COUNTED),
             "window": window,
             "windows": list(WINDOWS),

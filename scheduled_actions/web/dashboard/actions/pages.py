@@ -49,6 +49,7 @@ _REMEDIES = {
     Code.SNOOZED: _RUN_NOW,
     Code.CONDITION_NOT_MET: "Make the condition true. Press `Run now` to evaluate the condition on the next tick",
     Code.NOT_DUE: _RUN_NOW,
+    Code.PAUSED: "Resume it on the page Limits; its actions then run in order",
 }
 #: The title and the CSS class of each outcome; other outcomes are shown as stored.
 _OUTCOMES = {
@@ -108,6 +109,7 @@ def list_actions(context: RequestContext) -> View | Redirect:
         "is_first": "cursor" not in given,
         "statuses": list(Status),
         "types": types,
+        "held": context.runtime.pauses.held_back(team_id=context.caller.team_id),
         "moments": {name: parsed(filters.get(name)) for name in _INSTANTS},
     }
     try:
@@ -161,7 +163,7 @@ def show_action(context: RequestContext) -> View:
             "action": action,
             "why": why,
             "sentence": _sentence(why),
-            "remedy": _REMEDIES.get(why.code, why.remedy),
+            "remedy": _remedy(why),
             "events": timeline(action),
             "delivery": _related(context, f"/webhooks/deliveries/{action.id}") if _is_delivery(action) else None,
             "schedule": action.schedule_id and _related(context, f"/schedules/{action.schedule_id}"),
@@ -246,9 +248,18 @@ def _sentence(why: Any) -> str:  # noqa: ANN401 - the API's own document
             reason = "it was the last attempt" if is_last else "the error is non-retryable"
             return f"Failed permanently on attempt {attempts} of {most}: {reason}"
         case Code.IN_LINE if details.get("ahead"):
-            return f"{details['ahead']:,} {'action is' if details['ahead'] == 1 else 'actions are'} ahead of it"
+            queue = f' in the queue of "{details["limit_key"]}"' if details.get("limit_key") else ""
+            return f"{details['ahead']:,} {'action is' if details['ahead'] == 1 else 'actions are'} ahead of it{queue}"
         case _:
             return str(why.sentence)
+
+
+def _remedy(why: Any) -> str | None:  # noqa: ANN401 - as above
+    """Return what to do; the page links to the actions that hold the slots of a full limit key."""
+    if why.code == Code.LIMIT_FULL:
+        return f'Wait for a slot, or raise at_once of `[limits."{why.details["pattern"]}"]`'
+    remedy: str | None = _REMEDIES.get(why.code, why.remedy)
+    return remedy
 
 
 def _is_delivery(action: Any) -> bool:  # noqa: ANN401 - as above
