@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 
 from scheduled_actions.core.config import Limit
 from scheduled_actions.database.connection import Connection
@@ -30,3 +31,12 @@ def write_rules(connection: Connection, limits: Mapping[str, Limit]) -> None:
         for pattern, limit in limits.items()
     ]
     sql.run(connection, "write_rules", {"rules": json.dumps(rules)})
+
+
+def next_start(connection: Connection) -> datetime | None:
+    """Return when the rate of a limit key allows the next start of a queued action; None if no rate delays one.
+
+    Reads every queued action: for tests, which have few.
+    """
+    found: datetime | None = sql.run_one(connection, "next_start")[0]
+    return found

@@ -108,6 +108,8 @@ class Kit:
             pending = [action for action in self.actions() if action.status is Status.PENDING]
             upcoming = [at for action in pending for at in (action.scheduled_at, action.expires_at) if at is not None]
             following = min((at for at in upcoming if at > now), default=None)
+            if (start := self._next_start()) is not None:
+                following = min(start, following or start)
             if following is None or following > end:
                 self.clock.set(end)
                 return settled
@@ -205,6 +207,12 @@ class Kit:
             columns={name: value for name, value in columns.items() if value is not UNSET},
         )
         return matching(expected, self.actions(), count=count)
+
+    def _next_start(self) -> datetime | None:
+        """Return when the rate of a limit key allows the next start of a queued action; None if no rate delays one."""
+        from scheduled_actions.limits import store  # noqa: PLC0415 - most projects have no limits
+
+        return self.runtime.database.do(store.next_start) if self.runtime.config.settings.limits else None
 
     def _tick_until_done(self) -> None:
         for _ in range(_TICKS_MOST):

@@ -191,6 +191,22 @@ def test_the_misfire_policy_treats_a_clock_jump_as_an_outage(create_kit):
     assert len(completed) == 1
 
 
+@action("test:limited", limit="api:{payload.customer}")
+def limited(payload: dict): ...
+
+
+def test_run_until_starts_limited_actions_at_the_rate_of_their_key(create_kit):
+    kit = create_kit(limited, toml='[limits."api:*"]\nrate = "2 per hour"\nburst = 1\n')
+    kit.clock.set(NOON)
+    for customer in ("acme", "acme", "acme", "other"):
+        schedule_action("test:limited", {"customer": customer})
+
+    settled = kit.run_until(timedelta(hours=2))
+
+    started = [(action.payload["customer"], (action.started_at - NOON) // timedelta(minutes=30)) for action in settled]
+    assert started == [("acme", 0), ("other", 0), ("acme", 1), ("acme", 2)]
+
+
 # -- the clock -----
 
 
