@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -214,6 +216,54 @@ def test_the_limit_holds_for_actions_from_sql(a_project, connection):
         pass
 
     assert at_once == [1] * 12
+
+
+def test_two_processes_that_assign_keys_at_the_same_time_stay_within_the_limit(a_project, connection):
+    at_once = []
+
+    def answer(_):
+        with lock:
+            running[0] += 1
+            at_once.append(running[0])
+        threading.Event().wait(0.005)
+        with lock:
+            running[0] -= 1
+
+    lock, running = threading.Lock(), [0]
+    made = [a_project(Ran(answer=answer), concurrency=4, batch_size=3) for _ in range(2)]
+    ids = [from_sql(connection, team_id="red" if n % 2 else None, lock_group=f"g{n % 3}") for n in range(24)]
+
+    def drain(project):
+        while any(status != "completed" for status in waiting()):
+            project.processor.tick()
+
+    def waiting():
+        with made[0].database.connection() as own:
+            return statuses(own).values()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(drain, made))
+
+    # One of the team, and one without a team.
+    assert (len(at_once), max(at_once) <= 2) == (24, True)
+    assert {row(connection, one)["attempts"] for one in ids} == {1}
+    assert holds(connection) == {}
+    assert connection.execute("select count(*) from scheduled_action_limit_slots").fetchone() == (0,)
+
+
+def test_actions_of_a_team_that_fills_the_batches_are_queued_with_those_of_the_others(a_project, connection):
+    ran = Ran()
+    project = a_project(ran, fair_by_team=True, batch_size=4)
+    for team, count in (("large", 40), ("small", 3), (None, 3)):
+        for n in range(count):
+            from_sql(connection, team_id=team, lock_group="g" if n % 2 else None)
+
+    while project.processor.tick().remaining:
+        pass
+
+    assert len(ran.payloads) == 46
+    keys = connection.execute("select distinct limit_keys, status from scheduled_actions").fetchall()
+    assert keys == [(["api:acme"], "completed")]
 
 
 #: The number of running actions.
