@@ -161,12 +161,17 @@ def _expires_at(value: datetime | date | str, given: Mapping[str, Any]) -> dict[
     return {"expires_at": checks.check_end("expires_at", value, timezone=given.get("timezone"))}
 
 
-def _expires_in(value: timedelta | float, _: Mapping[str, Any]) -> dict[str, Any]:
+def expires_seconds(value: timedelta | float) -> float:
+    """Return `expires_in` in seconds.
+
+    Raises:
+        InvalidArgument: The value is neither a timedelta nor a number, or is not between 0 and 100 years.
+    """
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     is_valid = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= _LONGEST_EXPIRY
     if not is_valid:
         raise InvalidArgument("expires_in", value, "a timedelta, or a number of seconds above 0, of at most 100 years")
-    return {"expires_in": float(seconds)}
+    return float(seconds)
 
 
 def _on_expiry(value: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,6 +211,6 @@ _COLUMNS: dict[str, _Check] = {
     "created_by": _text("created_by"),
     "limit": lambda value, _: {"limit": limit_keys.check(value)},
     "expires_at": _expires_at,
-    "expires_in": _expires_in,
+    "expires_in": lambda value, _: {"expires_in": expires_seconds(value)},
     "on_expiry": _on_expiry,
 }

@@ -26,8 +26,10 @@ SCHEDULE_RESETS = {
     "catch-up-age": "catch_up_seconds",
     "catch-up-limit": "catch_up_limit",
     "condition": "condition",
+    "expires-in": "expires_in",
     "grace": "misfire_grace_seconds",
     "jitter": "jitter_seconds",
+    "limit": "limit",
     "lock-group": "lock_group",
     "max-attempts": "max_attempts",
     "metadata": "metadata",
@@ -107,6 +109,18 @@ schedule_options = with_options(
         metavar="GROUP",
         help="Lock group; its actions run one at a time, by priority, then by due time.",
     ),
+    click.option(
+        "--limit",
+        multiple=True,
+        metavar="KEY",
+        help="Limit key of the occurrences, such as api:acme; repeatable, at most 3 keys.",
+    ),
+    duration_option("--expires-in", help="How long after its due time an occurrence may start: PT1H, 90s."),
+    click.option(
+        "--on-expiry",
+        type=click.Choice(["skip", "fail"]),
+        help="With --expires-in: what happens to an occurrence that has not started by then. [default: skip]",
+    ),
     document_option("--metadata", help="A JSON object for your own use."),
     series_condition_options,
 )
@@ -125,6 +139,7 @@ def schedule_arguments(options: dict[str, Any]) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "skip": fold_skip(options),
         "scheduled_at": one_of(options.pop("at"), options.pop("delay")),
+        "limit": list(options.pop("limit")) or None,
         "recurrence_type": {None: None, True: "rolling", False: "fixed"}[options.pop("is_rolling")],
     }
     arguments |= {name: one.total_seconds() if isinstance(one, timedelta) else one for name, one in options.items()}

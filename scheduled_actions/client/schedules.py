@@ -10,7 +10,7 @@ import psycopg
 from scheduled_actions import runtime
 from scheduled_actions.actions.model import UNSET, Unset
 from scheduled_actions.client.checks import checked
-from scheduled_actions.core.action import Scheduled
+from scheduled_actions.core.action import OnExpiry, Scheduled
 from scheduled_actions.core.messages import suggests_keywords
 from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.schedules import operations
@@ -50,6 +50,9 @@ def schedule_recurring_action(
     condition: Mapping[str, Any] | None = None,
     on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    limit: str | Sequence[str] | None = None,
+    expires_in: timedelta | float | None = None,
+    on_expiry: OnExpiry = "skip",
     created_by: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Schedule:
@@ -101,6 +104,10 @@ def schedule_recurring_action(
             wait.
         on_success: Actions to schedule when an occurrence completes: `{"action_type", "payload", …}`, or a list.
         on_failure: Actions to schedule when an occurrence fails permanently.
+        limit: As for `schedule_action`, for every occurrence.
+        expires_in: How long after its due time an occurrence may start, as a timedelta or seconds; None: it does not
+            expire.
+        on_expiry: What happens to an occurrence that has not started by then: `skip` or `fail`.
         created_by: The creator, stored with the schedule.
         connection: Your own psycopg connection, whose transaction the change joins; None: a separate transaction.
 
@@ -143,6 +150,9 @@ def schedule_recurring_action(
         condition=condition,
         on_success=on_success,
         on_failure=on_failure,
+        limit=limit,
+        expires_in=expires_in,
+        on_expiry=on_expiry,
         created_by=created_by,
         connection=connection,
     )
@@ -201,6 +211,9 @@ def update_schedule(
     condition: Mapping[str, Any] | Unset | None = UNSET,
     on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Unset | None = UNSET,
     on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Unset | None = UNSET,
+    limit: str | Sequence[str] | Unset | None = UNSET,
+    expires_in: timedelta | float | Unset | None = UNSET,
+    on_expiry: OnExpiry | Unset | None = UNSET,
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Schedule:
@@ -237,6 +250,9 @@ def update_schedule(
         "condition": condition,
         "on_success": on_success,
         "on_failure": on_failure,
+        "limit": limit,
+        "expires_in": expires_in,
+        "on_expiry": on_expiry,
     }
     return runtime.current().schedules.update(
         schedule,

@@ -49,12 +49,13 @@ def _invalid(handler: Declaration, given: dict[str, Any], functions: Functions) 
     lines, key = handler.recurrence_lines, "skip"
     try:
         extras = {name: given[name] for name in new_schedule.DEPENDENCIES & given.keys()}
-        new_schedule.definition_of(
+        definition = new_schedule.definition_of(
             {
                 "recurrence": given["rule"],
                 **{name: value for name, value in given.items() if name not in {"rule", "payload", *extras}},
             }
         )
+        new_schedule.check_expiry(definition)
         # Handlers and external checks are validated when the schedule is created.
         dependencies.dependency_columns(extras, _check_arguments)
         key = "rule"

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 from uuid import UUID
 
+from scheduled_actions.core.action import OnExpiry
 from scheduled_actions.core.retry import RetryPolicy
 
 #: `fixed`: occurrences follow the rule; `rolling`: the next one is counted from the end of the last run.
@@ -45,6 +46,9 @@ class ScheduleOptions(TypedDict, total=False):
     retry: RetryPolicy | Mapping[str, Any] | Sequence[float] | None
     lock_group: str | None
     lock_group_blocks: bool | None
+    limit: str | Sequence[str] | None
+    expires_in: timedelta | float | None
+    on_expiry: OnExpiry | None
     target: Mapping[str, str] | None
     user_id: str | None
     metadata: Mapping[str, Any] | None
@@ -119,6 +123,12 @@ class Schedule(PlanningState):
     retry: Any
     lock_group: str | None
     lock_group_blocks: bool
+    #: The limit keys of every occurrence; None: no limits, or those of the handler.
+    limit_keys: Sequence[str] | None
+    #: Seconds from the due time of an occurrence until it expires; None: it does not expire.
+    expires_seconds: float | None
+    #: What happens to an occurrence that expires; None without `expires_seconds`.
+    on_expiry: OnExpiry | None
     target_type: str | None
     target_id: str | None
     user_id: str | None

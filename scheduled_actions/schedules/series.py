@@ -87,6 +87,7 @@ class ScheduleHook:
         self.planner.advance(connection, updates)
         skipped = [(by_id[action_id], reason) for action_id, reason in reasons.items()]
         gone = waiting | reasons.keys()
+        _give_back_rates(connection, [by_id[action_id] for action_id in gone])
         return ClaimResult([one for one in claimed if one.id not in gone], skipped, frozenset(unawaited))
 
     def _update_at_claim(
@@ -115,6 +116,7 @@ class ScheduleHook:
             and store.sql.run(connection, "lock_unless_locked", {"schedule_id": schedule_id}).fetchone() is None
         ):
             store.unclaim(connection, [claimed.id])
+            _give_back_rates(connection, [claimed])
             return ClaimResult([])
         if schedule_id is not None:
             pause_refused(connection, schedule_id, error)
@@ -322,6 +324,14 @@ class ScheduleHook:
         return self.planner.complete_or_leave(
             store.ScheduleUpdate(schedule_id=schedule.id, is_past=is_past), schedule, now, budget, after=after
         )
+
+
+def _give_back_rates(connection: Connection, unstarted: Sequence[Claimed]) -> None:
+    """Move the rates of the limit keys of claimed actions back, because the actions do not start."""
+    if limited := [one for one in unstarted if one.limit_keys is not None]:
+        from scheduled_actions.limits import claims  # noqa: PLC0415 - most projects have no limits
+
+        claims.give_back(connection, limited)
 
 
 def _schedule_ids(endings: Sequence[EndingAction]) -> dict[UUID, UUID]:

@@ -20,7 +20,7 @@ from scheduled_actions.database import clock
 from scheduled_actions.database.connection import Connection, Database, atomic
 from scheduled_actions.database.transactions import borrowed_connection, commits_itself
 from scheduled_actions.recurrence.model import anchor_after
-from scheduled_actions.registry import Registry
+from scheduled_actions.registry import Registry, limit_keys
 from scheduled_actions.schedules import store
 from scheduled_actions.schedules.model import (
     Schedule,
@@ -311,7 +311,9 @@ class Schedules:
     def _redefined(self, schedule: Schedule, changes: Mapping[str, Any], requester: Requester | None) -> dict[str, Any]:
         """Return the definition of a schedule with changes; None resets an argument to its default."""
         before = schedule.definition
-        return {name: value for name, value in before.items() if name not in changes} | self.definition(
+        # Without an expiry, what happens at the expiry is reset, too.
+        reset = {"on_expiry"} if "expires_in" in changes and changes["expires_in"] is None else set()
+        return {name: value for name, value in before.items() if name not in changes.keys() | reset} | self.definition(
             changes,
             timezone=changes.get("timezone") or before.get("timezone") or "UTC",
             requester=requester,
@@ -342,6 +344,8 @@ class Schedules:
         definition = new_schedule.definition_of(
             {name: value for name, value in given.items() if name not in names}, timezone=timezone
         )
+        if "limit" in definition:
+            limit_keys.check_known(definition["limit"], self.validator.settings.limits)
         if dependencies:
             definition |= {
                 name: json.loads(text)
@@ -385,6 +389,7 @@ class Schedules:
         """Return the columns of a definition.
 
         Raises:
+            InvalidArgument: The definition has `on_expiry` without `expires_in`.
             RecurrenceInvalid: The rule cannot be evaluated.
             BudgetExceeded: Evaluating the rule takes too many steps.
         """

@@ -98,13 +98,15 @@ def test_create_returns_the_columns_of_the_schedule_and_a_description(run, conne
     )
 
 
-def test_create_stores_every_option(create):
+def test_create_stores_every_option(create, project):
+    (project / "scheduled_actions.toml").write_text('[limits."api:*"]\nat_once = 3\n\n[limits.reports]\nat_once = 1\n')
     created = create(
         "daily", "--team", "north", "--timezone", "Europe/Berlin", "--at", "2026-03-05T09:00", "--misfire", "catch_up",
         "--grace", "2m", "--catch-up-limit", "7", "--catch-up-age", "P1D", "--overlap", "queue", "--pause-after", "3",
         "--requires-previous",
         "--jitter", "30s", "--until", "2026-04-01T00:00", "--remaining", "5", "--priority", "-3", "--max-attempts", "2",
-        "--lock-group", "g", "--metadata", '{"why": "because"}', "--condition", CLOSED, "--wait", "--timeout", "PT1H",
+        "--lock-group", "g", "--limit", "api:acme", "--limit", "reports", "--expires-in", "1h", "--on-expiry", "fail",
+        "--metadata", '{"why": "because"}', "--condition", CLOSED, "--wait", "--timeout", "PT1H",
         "--on-success", '{"action_type": "greeting:say", "payload": {"name": "Ben"}}',
     )  # fmt: skip
 
@@ -113,6 +115,7 @@ def test_create_stores_every_option(create):
         "catch_up_limit": 7, "catch_up_seconds": 86400.0, "overlap": "queue", "pause_after_failures": 3,
         "requires_previous": True,
         "jitter_seconds": 30.0, "remaining": 5, "priority": -3, "max_attempts": 2, "lock_group": "g",
+        "limit_keys": ["api:acme", "reports"], "expires_seconds": 3600.0, "on_expiry": "fail",
         "metadata": {"why": "because"}, "recurrence_type": "fixed",
         "condition": {"wait": json.loads(CLOSED), "timeout": 3600.0},
         "on_success": [{"action_type": "greeting:say", "payload": {"name": "Ben"}}],

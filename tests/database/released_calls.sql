@@ -101,6 +101,9 @@ select * from schedule_recurring_action(
   condition => '{"kind": "document_state", "target": {"type": "invoice", "id": "42"}, "state": "paid"}',
   on_success => '[{"action_type": "invoice:sent"}]',
   on_failure => '[{"action_type": "invoice:failed"}]',
+  limits => '{api:acme}',
+  expires_in => interval '1 hour',
+  on_expiry => 'fail',
   created_by => 'billing');
 
 -- release: 0.1.0

@@ -34,6 +34,9 @@ EVERY_KEY = {
     "max_attempts": 2,
     "lock_group": "mail",
     "lock_group_blocks": True,
+    "limit": ["api:acme", "reports"],
+    "expires_in": 3600,
+    "on_expiry": "fail",
     "team_id": "t1",
     "metadata": {"why": "because"},
 }

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 import scheduled_actions
 from handlers import schedule as own
 from scheduled_actions import action, next_occurrence, runtime
+from scheduled_actions.core.config import Limit
 from scheduled_actions.core.errors import ScheduleNotApplied
 from scheduled_actions.registry import Registry
 from tests.factories import NOW, is_waiting, projects, set_clock, together, wait_until
@@ -44,6 +45,7 @@ def project(database_url, connection):
     set_clock(connection, NOW)
     with projects(database_url) as make:
         made = make(registry=Registry.of(own.apply_schedule, send, never))
+        made.config.settings.limits.update({"api:*": Limit(at_once=3), "reports": Limit(at_once=1)})
         before = runtime.use(made)
         try:
             yield made
@@ -79,10 +81,13 @@ def occurrences(connection, schedule_id):
 COLUMNS = (
     "recurrence, kind, timezone, anchor_at, recurrence_type, misfire, misfire_grace_seconds, catch_up_limit,"
     " catch_up_seconds, overlap, requires_previous, skip, jitter_seconds, until, remaining, pause_after_failures,"
-    " priority, max_attempts, retry, lock_group, lock_group_blocks, target_type, target_id, user_id, metadata,"
+    " priority, max_attempts, retry, lock_group, lock_group_blocks, limit_keys, expires_seconds, on_expiry,"
+    " target_type, target_id, user_id, metadata,"
     " condition, on_success, on_failure, status, status_reason, status_by, next_occurrence_at, definition - 'name',"
     " payload, team_id, is_declared, created_by, requested"
 )
+#: Arguments that have another name in SQL, where `limit` is a reserved word.
+SQL_NAMES = {"limit": "limits"}
 START = datetime(2026, 3, 5, 9, 0, tzinfo=UTC)
 
 
@@ -95,7 +100,8 @@ START = datetime(2026, 3, 5, 9, 0, tzinfo=UTC)
             "misfire_grace_seconds": 5.0, "catch_up_limit": 3, "catch_up_seconds": 60.0, "overlap": "queue",
             "requires_previous": True, "pause_after_failures": 2, "skip": {"weekends": True}, "jitter_seconds": 1.5,
             "until": START + timedelta(days=90), "remaining": 5, "team_id": "blue", "priority": -3, "max_attempts": 2,
-            "retry": [5, 10], "lock_group": "reports", "lock_group_blocks": True,
+            "retry": [5, 10], "lock_group": "reports", "lock_group_blocks": True, "limit": ["api:acme", "reports"],
+            "expires_in": timedelta(minutes=90), "on_expiry": "fail",
             "target": {"type": "customer", "id": "ada"}, "user_id": "ada", "metadata": {"a": None},
             "condition": {"kind": "document_state", "target": {"type": "x", "id": "1"}, "state": "paid"},
             "on_success": [{"action_type": "report:send", "payload": PAYLOAD}],
@@ -110,7 +116,7 @@ def test_a_schedule_from_sql_is_stored_like_one_from_python(project, connection,
         connection,
         "0 9 * * *",
         name="sql",
-        **{name: Jsonb(value) if name in documents else value for name, value in optional.items()},
+        **{SQL_NAMES.get(name, name): Jsonb(value) if name in documents else value for name, value in optional.items()},
     )
     by_python = scheduled_actions.schedule_recurring_action(
         "report:send", PAYLOAD, "0 9 * * *", name="python", **optional
@@ -134,7 +140,7 @@ def test_sql_takes_every_argument_of_python(connection):
     wrapped = scheduled_actions.schedule_recurring_action.__wrapped__
     python = wrapped.__code__.co_varnames[: wrapped.__code__.co_argcount + wrapped.__code__.co_kwonlyargcount]
 
-    assert arguments == [name for name in python if name != "connection"]
+    assert arguments == [SQL_NAMES.get(name, name) for name in python if name != "connection"]
 
 
 def test_an_explicit_start_that_has_just_passed_is_the_first_occurrence(project, connection):
@@ -230,6 +236,7 @@ REFUSED = [
     ({"skip": Jsonb({"weekend": True})}, "skip"),
     ({"condition": Jsonb({"kind": "unknown"})}, "condition"),
     ({"on_success": Jsonb({"action_type": "report:send", "payload": {}})}, "on_success"),
+    ({"limits": ["unknown"]}, 'limit the key "unknown" matches no pattern of [limits]'),
 ]
 
 
@@ -453,6 +460,12 @@ INVALID = [
     ("condition => '[]'", "condition: must be a JSON object"),
     ("on_success => '5'", "on_success: must be"),
     ("on_failure => '{\"type\": 1}'", "on_failure: needs an action_type"),
+    ("limits => '{}'", "limit"),
+    ("limits => '{a,a}'", "limit: the keys must differ from each other"),
+    ("limits => '{a,b,c,d}'", "limit: must be a key, or a list of one to three keys, not 4 keys"),
+    ("expires_in => interval '0'", "expires_in: must be "),
+    ("on_expiry => 'cancel'", "on_expiry: 'cancel' is not skip or fail"),
+    ("on_expiry => 'fail'", "on_expiry: has no effect without"),
 ]
 
 
@@ -489,7 +502,7 @@ def test_the_stored_call_has_every_argument(connection):
     (arguments,) = connection.execute(
         "select proargnames[:pronargs] from pg_proc where proname = 'schedule_recurring_action'"
     ).fetchone()
-    assert json.loads(requested).keys() == set(arguments)
+    assert {SQL_NAMES.get(name, name) for name in json.loads(requested)} == set(arguments)
 
 
 @pytest.mark.parametrize(

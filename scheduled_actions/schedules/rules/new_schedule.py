@@ -6,11 +6,13 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias, cast, get_args
 from uuid import UUID
 
+from scheduled_actions.actions.model import expires_seconds
 from scheduled_actions.core import checks, json_text
-from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, RESULT_LIMIT
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, RESULT_LIMIT, OnExpiry
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.messages import nearest
 from scheduled_actions.core.stored_values import parse_uuid
+from scheduled_actions.registry import limit_keys
 from scheduled_actions.schedules.model import ANY_ANCHOR, Misfire, Overlap, RecurrenceType, ScheduleRule
 
 _Check: TypeAlias = "Callable[[str, Any, Mapping[str, Any]], Any]"
@@ -48,9 +50,22 @@ def definition_of(given: Mapping[str, Any], *, timezone: str | None = None) -> d
     return definition
 
 
+def check_expiry(definition: Mapping[str, Any]) -> None:
+    """Raise `InvalidArgument` if a definition has `on_expiry` without `expires_in`."""
+    if "on_expiry" in definition and "expires_in" not in definition:
+        raise InvalidArgument("on_expiry", problem="has no effect without expires_in")
+
+
 def values_of(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of a schedule: documents as JSON text, instants as ISO 8601 strings."""
+    """Return the columns of a schedule: documents as JSON text, instants as ISO 8601 strings.
+
+    Raises:
+        InvalidArgument: The definition has `on_expiry` without `expires_in`.
+    """
+    check_expiry(definition)
     values = {name: definition.get(name, default) for name, default in _DEFAULTS.items()}
+    if values["expires_in"] is None:
+        values["on_expiry"] = None
     for name in ("skip", "retry", "target", "metadata", *DEPENDENCIES):
         if values[name] is not None:
             # A document at its limit may be a little longer when encoded again.
@@ -146,6 +161,12 @@ def _one_of(choices: tuple[str | bool, ...]) -> _Check:
     return check
 
 
+def _on_expiry(name: str, value: Any, _: Mapping[str, Any]) -> str | None:  # noqa: ANN401 - any JSON
+    """Return how occurrences expire; None for the default."""
+    checked = checks.check_choice(name, value, get_args(OnExpiry))
+    return None if checked == _DEFAULTS[name] else checked
+
+
 def _document(encode: Callable[[Any], str | None]) -> _Check:
     """Return a check of a JSON document; `encode` validates the document and returns its JSON text."""
     return lambda _, value, __: json_text.decode(encode(value) or "null")
@@ -182,6 +203,9 @@ _CHECKS: dict[str, _Check] = {
     "retry": _document(checks.retry_text),
     "lock_group": _text(255),
     "lock_group_blocks": _one_of((True, False)),
+    "limit": lambda name, value, _: limit_keys.check(value, name=name),
+    "expires_in": lambda _, value, __: expires_seconds(value),
+    "on_expiry": _on_expiry,
     "target": _document(checks.target_text),
     "user_id": _text(None),
     "metadata": _document(lambda value: checks.document_text("metadata", value)),
@@ -204,4 +228,5 @@ _DEFAULTS: dict[str, Any] = {
     "jitter_seconds": 0.0,
     "priority": 0,
     "lock_group_blocks": False,
+    "on_expiry": "skip",
 }

@@ -40,14 +40,16 @@ planned as (
   insert into scheduled_actions (
     id, action_type, payload, team_id, priority, scheduled_at, occurrence_at, previous_occurrence_at, max_attempts, retry,
     lock_group, lock_group_blocks, target_type, target_id, user_id, metadata, created_by, schedule_id,
-    condition, on_success, on_failure
+    condition, on_success, on_failure, limit_keys, parked_by, expires_at, on_expiry
   )
   select
     s.action_id, s.action_type, s.payload, s.team_id, s.priority, s.scheduled_at, s.occurrence_at, s.last_occurrence_at,
     s.max_attempts, s.retry,
     case when s.overlap = 'queue' then coalesce(s.lock_group, 'schedule:' || s.id) else s.lock_group end,
     s.lock_group_blocks, s.target_type, s.target_id, s.user_id, s.metadata, s.created_by, s.id,
-    s.condition, s.on_success, s.on_failure
+    s.condition, s.on_success, s.on_failure, s.limit_keys,
+    case when s.limit_keys is not null and s.scheduled_at <= scheduled_actions_now() then 'limit' end,
+    scheduled_actions_clamp_instant(s.scheduled_at + make_interval(secs => s.expires_seconds)), s.on_expiry
   from moved s
   where s.occurrence_at is not null
   on conflict (schedule_id, occurrence_at) where schedule_id is not null do nothing

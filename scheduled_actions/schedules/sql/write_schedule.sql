@@ -1,5 +1,6 @@
 -- The schedule has these values, and also its planned occurrence if it is pending and has never started. If the
--- condition has changed, an occurrence that was waiting for its next check is due now.
+-- condition has changed, an occurrence that was waiting for its next check is due now. If the options of the expiry
+-- have changed, it expires at the new time after its due time.
 with written as (
   update scheduled_action_schedules s
   set
@@ -26,6 +27,9 @@ with written as (
     retry = %(retry)s::jsonb,
     lock_group = %(lock_group)s,
     lock_group_blocks = %(lock_group_blocks)s,
+    limit_keys = %(limit)s::text[],
+    expires_seconds = %(expires_in)s,
+    on_expiry = %(on_expiry)s,
     target_type = %(target)s::jsonb ->> 'type',
     target_id = %(target)s::jsonb ->> 'id',
     user_id = %(user_id)s,
@@ -48,8 +52,17 @@ set
   retry = w.retry,
   lock_group = case when w.overlap = 'queue' then coalesce(w.lock_group, 'schedule:' || w.id) else w.lock_group end,
   lock_group_blocks = w.lock_group_blocks,
-  -- It is parked again if the limits or pauses of its new lock group still hold it back.
+  limit_keys = w.limit_keys,
+  -- Claims park it again if the limits or pauses that now apply hold it back.
   parked_by = null,
+  -- While it waits for its condition, scheduled_at is the time of the next check; the old expiry leads to its due time.
+  expires_at = case
+    when e.is_new then scheduled_actions_clamp_instant(
+      coalesce(a.expires_at - make_interval(secs => o.expires_seconds), a.scheduled_at)
+      + make_interval(secs => w.expires_seconds))
+    else a.expires_at
+  end,
+  on_expiry = case when e.is_new then w.on_expiry else a.on_expiry end,
   target_type = w.target_type,
   target_id = w.target_id,
   user_id = w.user_id,
@@ -65,4 +78,9 @@ set
   end,
   updated_at = scheduled_actions_now()
 from written w
+-- The schedule before the change.
+join scheduled_action_schedules o on o.id = w.id
+cross join lateral (
+  select (w.expires_seconds, w.on_expiry) is distinct from (o.expires_seconds, o.on_expiry) as is_new
+) e
 where a.id = w.next_action_id and a.status = 'pending' and a.attempts = 0 and a.started_at is null

@@ -55,11 +55,20 @@ _LATEST = 50
 _PREVIEWED = 6
 #: Fields that are sent to the API as text.
 _TEXTS = ("name", "timezone", "misfire", "overlap")
-_NUMBERS = ("remaining", "jitter_seconds", "pause_after_failures", "max_attempts", "priority")
+_NUMBERS = ("remaining", "jitter_seconds", "pause_after_failures", "max_attempts", "priority", "expires_in")
+
+
+def _as_keys(_name: str, text: str, _zone: ZoneInfo) -> list[str]:
+    """Split limit keys at spaces and commas; the API's error names an invalid key."""
+    return text.replace(",", " ").split()
+
+
 _PARSERS: dict[str, Parser] = {
     **dict.fromkeys(_TEXTS, as_text),
     **dict.fromkeys(_NUMBERS, as_number),
     "payload": as_json,
+    "limit": _as_keys,
+    "on_expiry": as_text,
     "requires_previous": as_flag,
     "until": as_instant,
 }
@@ -96,6 +105,8 @@ def _filled(context: RequestContext, schedule: Document) -> Form:
     given = {name: getattr(schedule, name) for name in (*_TEXTS, *_NUMBERS)} | {
         "rule": schedule.recurrence,
         "payload": pretty(schedule.payload),
+        "limit": " ".join(schedule.limit or ()),
+        "on_expiry": schedule.on_expiry or "skip",
         "requires_previous": "on" if schedule.requires_previous else "",
         "weekends": "on" if skip.get("weekends") else "",
         "holidays": label_of(skip.get("holidays")),

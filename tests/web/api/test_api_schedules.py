@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from scheduled_actions import next_occurrence
+from scheduled_actions.core.config import Limit
 from scheduled_actions.recurrence.model import Kind
 from scheduled_actions.registry import Registry
 from tests.factories import NOW, set_clock
@@ -44,6 +45,45 @@ def test_a_schedule_is_created_read_updated_and_deleted(api):
     assert changed["next_occurrence_at"] == "2026-03-04T13:00:00Z"
     assert removed.status_code == 200
     assert api("GET", "/schedules/report").status_code == 404
+
+
+def test_the_limit_keys_and_the_expiry_of_a_schedule_are_shown_and_changed(api, runtime):
+    runtime.config.settings.limits.update({"api:*": Limit(), "total": Limit()})
+    shown = ("limit", "expires_in", "on_expiry")
+
+    first = made(api, name="report", limit=["api:acme", "total"], expires_in="PT1H", on_expiry="fail")
+    listed = api("GET", "/schedules").json["schedules"][0]
+    changed = api("PATCH", "/schedules/report", {"limit": "api:acme", "expires_in": 90, "on_expiry": None}).json
+    removed = api("PATCH", "/schedules/report", {"limit": None, "expires_in": None}).json
+
+    assert [[one[name] for name in shown] for one in (first, listed, changed, removed)] == [
+        [["api:acme", "total"], 3600.0, "fail"],
+        [["api:acme", "total"], 3600.0, "fail"],
+        [["api:acme"], 90.0, "skip"],
+        [None, None, None],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"limit": "unknown"}, "limit"),
+        ({"limit": []}, "limit"),
+        ({"expires_in": 0}, "expires_in"),
+        ({"expires_in": "soon"}, "expires_in"),
+        ({"expires_in": 60, "on_expiry": "cancel"}, "on_expiry"),
+        ({"on_expiry": "fail"}, "on_expiry"),
+    ],
+)
+def test_an_invalid_limit_key_or_expiry_is_refused(api, given, field):
+    schedule = {"action_type": "test:run", "payload": {}, "recurrence": "daily", "name": "report"}
+    created = api("POST", "/schedules", schedule | given)
+    made(api, name="report")
+    changed = api("PATCH", "/schedules/report", given)
+
+    for refused in (created, changed):
+        assert refused.status_code == 400, refused.text
+        assert refused.json["errors"][0]["field"] == field
 
 
 def test_the_condition_and_follow_ups_of_a_schedule_apply_to_its_occurrences(api):

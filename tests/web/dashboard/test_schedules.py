@@ -7,6 +7,7 @@ import re
 import pytest
 from werkzeug.datastructures import MultiDict
 
+from scheduled_actions.core.config import Limit
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.web.dashboard.schedules import choices_of, rule_of
 from tests.web.conftest import Api
@@ -50,16 +51,24 @@ def test_the_error_of_a_missing_or_invalid_choice_names_the_field(fields, name):
     assert refused.value.name == name
 
 
-def test_the_form_creates_a_schedule(admin_person, api):
-    chosen = {"weekends": "on", "requires_previous": "on"}
+def test_the_form_creates_a_schedule(admin_person, api, runtime):
+    runtime.config.settings.limits.update({"api:*": Limit(), "total": Limit()})
+    chosen = {"weekends": "on", "requires_previous": "on", "limit": "api:acme, total"}
+    chosen |= {"expires_in": "3600", "on_expiry": "fail"}
     sent = admin_person.sends("/schedules/new", pattern="weekly", days=["MON"], at="08:00", **chosen, **FORM)
 
     assert sent.status_code == 303, sent.text
     (made,) = api("GET", "/schedules").json["schedules"]
     assert (made["recurrence"], made["timezone"], made["payload"]) == ("0 8 * * MON", "Europe/Berlin", {"n": 1})
     assert (made["skip"], made["requires_previous"]) == ({"weekends": True}, True)
-    assert 'name="requires_previous" checked' in admin_person.opens(f"/schedules/{made['id']}/edit").text
-    assert "skip unless the previous run has completed" in admin_person.opens(f"/schedules/{made['id']}").text
+    assert (made["limit"], made["expires_in"], made["on_expiry"]) == (["api:acme", "total"], 3600.0, "fail")
+    edited = admin_person.opens(f"/schedules/{made['id']}/edit").text
+    assert 'name="requires_previous" checked' in edited
+    assert 'name="limit" type="text" value="api:acme total"' in edited
+    shown = admin_person.opens(f"/schedules/{made['id']}").text
+    assert "skip unless the previous run has completed" in shown
+    assert "<dt>Limit keys</dt><dd>api:acme, total</dd>" in shown
+    assert "<dt>Expires</dt><dd>1 h after the due time: fail</dd>" in shown
     assert sent.headers["Location"].endswith(f"/schedules/{made['id']}")
 
 

@@ -32,6 +32,9 @@ create or replace function schedule_recurring_action(
   condition jsonb default null,
   on_success jsonb default null,
   on_failure jsonb default null,
+  limits text[] default null,
+  expires_in interval default null,
+  on_expiry text default 'skip',
   created_by text default null
 )
   returns table (id uuid)
@@ -46,6 +49,7 @@ create or replace function schedule_recurring_action(
         action_type, payload, coalesce(scheduled_at, scheduled_actions_now()), team_id, priority, max_attempts, retry,
         lock_group, null, null, 'latest', target, user_id, metadata, created_by),
       scheduled_actions_dependencies_problem(condition, null, on_success, on_failure, team_id),
+      scheduled_actions_limits_problem(limits, null, null, expires_in, on_expiry),
       case
         when recurrence is null or length(recurrence) not between 1 and 2000
           then 'recurrence: must have 1 to 2000 characters'
@@ -92,6 +96,7 @@ create or replace function schedule_recurring_action(
         'priority', priority, 'max_attempts', max_attempts, 'retry', retry, 'lock_group', lock_group)
       || jsonb_build_object(
         'lock_group_blocks', lock_group_blocks, 'target', target, 'user_id', user_id, 'metadata', metadata,
-        'condition', condition, 'on_success', on_success, 'on_failure', on_failure, 'created_by', created_by));
+        'condition', condition, 'on_success', on_success, 'on_failure', on_failure, 'limit', limits,
+        'expires_in', extract(epoch from expires_in)::double precision, 'on_expiry', on_expiry, 'created_by', created_by));
   end
   $$;

@@ -59,6 +59,12 @@ create table scheduled_action_schedules (
   lock_group text,
   -- Whether the group waits while it waits for a retry, a snooze or its condition.
   lock_group_blocks boolean not null default false,
+  -- Its limit keys.
+  limit_keys text[],
+  -- Seconds from its due time until it expires; null: it does not expire.
+  expires_seconds double precision,
+  -- What happens when it expires: `skip` or `fail`. Null without expires_seconds.
+  on_expiry text,
   -- The type of its target.
   target_type text,
   -- The id of its target.
@@ -126,6 +132,12 @@ create table scheduled_action_schedules (
     and skipped between 0 and 1000000000000000
     and missed between 0 and 1000000000000000
     and max_attempts between 1 and 1000
+    and expires_seconds > 0
+    and expires_seconds <= 3155760000
+    and cardinality(limit_keys) between 1 and 3
+  ),
+  constraint scheduled_action_schedules_expiry_is_whole check (
+    (expires_seconds is null) = (on_expiry is null) and on_expiry in ('skip', 'fail')
   ),
   constraint scheduled_action_schedules_instants_are_in_the_calendar check (
     anchor_at = scheduled_actions_clamp_instant(anchor_at)

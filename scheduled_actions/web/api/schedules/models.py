@@ -4,15 +4,18 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import Field, WithJsonSchema
+from pydantic import AliasChoices, Field, WithJsonSchema
 
+from scheduled_actions.core.action import OnExpiry
 from scheduled_actions.recurrence import model, phrases, preview
 from scheduled_actions.recurrence.skips.model import DATES_MOST, WINDOWS_MOST
+from scheduled_actions.registry import limit_keys
 from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType, Schedule, ScheduleStatus
 from scheduled_actions.web.api.actions.models import ActionTemplate, AllActionOptions
 from scheduled_actions.web.api.models import (
     WITHOUT_NUL,
     ActionTypeName,
+    Delay,
     Id,
     JsonObject,
     LongText,
@@ -36,6 +39,7 @@ UPCOMING = 5
 _Count = Annotated[int, Field(ge=1, le=10_000), WholeNumber]
 _Seconds = Annotated[float, Field(ge=0, le=366 * 86400, allow_inf_nan=False)]
 _Name = Annotated[ShortText, Field(max_length=200)]
+_LimitKeys = ShortText | Annotated[list[ShortText], Field(min_length=1, max_length=limit_keys.MAX_KEYS)]
 
 _DAY = {"type": "string", "format": "date"}
 _CALENDAR_NAME = {"type": "string", "minLength": 1, "maxLength": 60, **WITHOUT_NUL}
@@ -163,6 +167,19 @@ class _ScheduleOptions(Scheduling, AllActionOptions):
     remaining: Annotated[int, Field(ge=1, le=2**31 - 1), WholeNumber] | None = Field(
         None, description="Number of executions until the schedule ends; null: unlimited."
     )
+    limit: _LimitKeys | None = Field(
+        None,
+        description="Keys whose limits in `[limits]` of the settings apply while an occurrence runs: one, or a list.",
+    )
+    expires_in: Delay | None = Field(
+        None,
+        description="How long after its due time an occurrence may start: seconds, or an ISO 8601 duration. null: it "
+        "does not expire.",
+    )
+    on_expiry: OnExpiry | None = Field(
+        None,
+        description="With `expires_in`: what happens to an occurrence that has not started by then. Default: `skip`.",
+    )
 
 
 class CreateScheduleRequest(_ScheduleOptions, Ownership):
@@ -247,6 +264,7 @@ class BackfillRequest(RequestModel):
     until=None,
     remaining="Number of executions until the schedule ends; null: unlimited.",
     pause_after_failures=None,
+    on_expiry="What happens to an occurrence that expires; null without `expires_in`.",
     consecutive_failures=None,
     status=None,
     status_reason="Why the schedule is paused, has ended, or has no planned occurrence; null without a reason.",
@@ -265,6 +283,15 @@ class BackfillRequest(RequestModel):
 )
 class ScheduleDocument(ActionTemplate):
     """A schedule: the stored definition of a recurring action."""
+
+    limit: list[str] | None = Field(
+        validation_alias=AliasChoices("limit", "limit_keys"),
+        description="Keys whose limits apply while an occurrence runs; null: no limits, or those of the handler.",
+    )
+    expires_in: float | None = Field(
+        validation_alias=AliasChoices("expires_in", "expires_seconds"),
+        description="Seconds from the due time of an occurrence until it expires; null: it does not expire.",
+    )
 
 
 class DescribedSchedule(ScheduleDocument):
