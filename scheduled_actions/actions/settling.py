@@ -78,6 +78,8 @@ class Completion(NamedTuple):
     started: int
     ended: int
     max_attempts: int
+    #: Whether the action has limit keys, whose slots are freed.
+    has_slots: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +147,10 @@ def complete(
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
     """
-    ids, tokens, started, ended, max_attempts = zip(*completions, strict=True)
+    ids, tokens, started, ended, max_attempts, has_slots = zip(*completions, strict=True)
     written, announced = store.sql.run_one(
         connection,
-        "complete_actions",
+        "complete_limited" if any(has_slots) else "complete_actions",
         {
             "ids": uuids(ids),
             "tokens": uuids(tokens),

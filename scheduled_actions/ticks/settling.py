@@ -113,6 +113,7 @@ class ResultWriter:
         """Count completed actions; settle those whose schedule was changed meanwhile and now waits for their end."""
         self._announced = running if done.announced else None
         written = WriteResult(done.announced)
+        written.may_have_freed_more = any(attempt.claimed.limit_keys for attempt in attempts)
         if done.lost:
             for attempt in attempts:
                 # Either the claim was lost, or the schedule was changed while the action ran and now waits for its end.

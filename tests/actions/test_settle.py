@@ -361,9 +361,10 @@ def complete(connection, *completions, running=(), tick=None):
     ),
     times=st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)),
     max_attempts=st.integers(1, 1000),
+    has_slots=st.booleans(),
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_completion_stores_the_same_row_as_settling_the_outcome(connection, columns, times, max_attempts):
+def test_a_completion_stores_the_same_row_as_settling_the_outcome(connection, columns, times, max_attempts, has_slots):
     set_clock(connection, NOW)
     for _ in range(2):
         insert(connection, **columns)
@@ -371,7 +372,8 @@ def test_a_completion_stores_the_same_row_as_settling_the_outcome(connection, co
     started, ended = min(times), max(times)
     at = {"started_at": NOW + timedelta(microseconds=started), "ended_at": NOW + timedelta(microseconds=ended)}
     settled = replace(an_outcome(by_settle), max_attempts=max_attempts, **at)
-    completion = new_completion(by_complete, started=started, ended=ended)._replace(max_attempts=max_attempts)
+    completion = new_completion(by_complete, started=started, ended=ended)
+    completion = completion._replace(max_attempts=max_attempts, has_slots=has_slots)
 
     settle(connection, settled, tick=tick)
     complete(connection, completion, tick=tick)

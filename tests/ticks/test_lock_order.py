@@ -170,6 +170,15 @@ def settle(series):
     return lambda own: series.project.settler.settle(own, series.tick, series.outcomes, running=None)
 
 
+@path("actions", "slots")
+def complete(series):
+    series.change("update scheduled_actions set schedule_id = null where id = any (%s)", series.by_hand)
+    completions = [
+        settling.Completion(one.id, one.token, 0, 1, max_attempts=3, has_slots=True) for one in series.claimed
+    ]
+    return lambda own: settling.complete(own, series.tick, completions, running=[])
+
+
 @path("schedules", "actions", "holds", "slots")
 def settle_in_the_transaction_of_a_handler(series):
     def step(own):
@@ -300,6 +309,11 @@ def claim_with_schedules_that_cannot_be_followed(series):
 def claim_from_queues(series):
     series.add_limits(series.planned)
     series.change("update scheduled_actions set parked_by = 'limit' where id = any (%s)", series.planned)
+    series.change(
+        "insert into scheduled_action_limit_keys (team_id, limit_key)"
+        " select '', limit_keys[1] from scheduled_actions where id = any (%s)",
+        series.planned,
+    )
     series.make_due(series.planned)
     return series.claim_queued
 

@@ -283,7 +283,7 @@ def reports_failure(result: str) -> bool:
 
 
 def leaves_only_times(action: Claimed, outcome: Outcome) -> bool:
-    """Whether an outcome is a plain completion: charged, with nothing else to store or to free.
+    """Whether an outcome is a plain completion: charged, with nothing else to store, and nothing to free except slots.
 
     Does not consider whether the action's schedule waits for the action to end.
     """
@@ -292,7 +292,6 @@ def leaves_only_times(action: Claimed, outcome: Outcome) -> bool:
         and outcome.result is None
         and _is_first(action)
         and action.lock_group is None
-        and action.limit_keys is None
         and not action.has_follow_ups
     )
 

@@ -400,5 +400,9 @@ class RunningTick:
                 return None
             assert attempt.started is not None and attempt.ended is not None  # noqa: S101, PT018 - its handler has returned
             started, ended = int((attempt.started - begun) * 1e6), int((attempt.ended - begun) * 1e6)
-            completions.append(Completion(claimed.id, claimed.token, started, ended, attempt.max_attempts))
+            completions.append(
+                Completion(
+                    claimed.id, claimed.token, started, ended, attempt.max_attempts, claimed.limit_keys is not None
+                )
+            )
         return completions

@@ -1,0 +1,33 @@
+-- Completes the actions whose claim is still valid, as described in `complete_actions.sql`.
+with patience as materialized (
+  select set_config('lock_timeout', %(patience_ms)s, true)
+),
+completed as (
+  update scheduled_actions a
+  set
+    status = 'completed',
+    attempts = least(greatest(a.attempts, 0), 2147483646) + 1,
+    max_attempts = coalesce(a.max_attempts, o.max_attempts),
+    started_at = %(begun_at)s + o.started * interval '1 microsecond',
+    completed_at = %(begun_at)s + o.ended * interval '1 microsecond',
+    error_message = null,
+    claim_token = null,
+    lease_expires_at = null,
+    updated_at = scheduled_actions_now()
+  from patience
+  cross join unnest(
+    %(ids)s::uuid[], %(tokens)s::uuid[], %(started)s::bigint[], %(ended)s::bigint[], %(max_attempts)s::integer[]
+  ) as o (id, token, started, ended, max_attempts)
+  where a.id = o.id
+    and a.claim_token = o.token
+    and (
+      a.schedule_id is null
+      or not exists (
+        select
+        from scheduled_action_schedules s
+        where s.id = a.schedule_id
+          and (s.recurrence_type = 'rolling' or s.pause_after_failures is not null or s.next_action_id = a.id)
+      )
+    )
+  returning a.id, o.token
+)
