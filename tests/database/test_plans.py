@@ -7,7 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from scheduled_actions.core import config
 from scheduled_actions.core.action import Status
+from scheduled_actions.limits import store
 from scheduled_actions.webhooks import deliveries_store as deliveries
 from tests.factories import insert
 from tests.statements import statement
@@ -324,3 +326,92 @@ def loops(plan, index):
     """Return how often the nodes of a plan that use an index were executed."""
     own = plan["Actual Loops"] if plan.get("Index Name") == index else 0
     return own + sum(loops(below, index) for below in plan.get("Plans", ()))
+
+
+_PAUSE_ID = UUID("0197a000-0000-7000-8000-00000000000a")
+_QUEUES = {
+    "wanted": 100, "after_key": "", "after_team": "", "excluded": [], "left_out": [], "most_queues": 200,
+}  # fmt: skip
+
+
+def fill_parked(connection):
+    """Insert ten thousand parked actions in front of a few others: of full limit keys, and of a pause.
+
+    Half of the limited actions have the key `full:0`, the others have a hundred keys. The key `open` has ten actions.
+    """
+    store.write_rules(connection, config.settings_of({"limits": {"full:*": {"at_once": 1}, "open": {}}}).limits)
+    connection.execute(
+        "insert into scheduled_action_pauses (id, kind, name) values (%s, 'action_type', 'paused:run')", [_PAUSE_ID]
+    )
+    connection.execute(
+        "insert into scheduled_actions (action_type, limit_keys, parked_by, lock_group, scheduled_at)"
+        " select case when n %% 2 = 0 then 'paused:run' else 'test:run' end, k.limit_keys, p.parked_by,"
+        " case when n %% 7 = 0 then 'g-' || n %% 50 end, now() - interval '1 hour' + n * interval '1 microsecond'"
+        " from generate_series(1, 10000) n"
+        " cross join lateral (select case when n %% 2 = 0 then %(pause)s else 'limit' end) p (parked_by)"
+        " cross join lateral (select case when n %% 4 = 1 then array['full:0'] when n %% 2 = 1"
+        " then array['full:' || n %% 101] end) k (limit_keys)",
+        {"pause": str(_PAUSE_ID)},
+    )
+    connection.execute(
+        "insert into scheduled_actions (action_type, limit_keys, parked_by, scheduled_at)"
+        " select 'test:run', k.limit_keys, k.parked_by, now() - interval '1 minute' from generate_series(1, 10),"
+        " (values (array['open', 'full:other'], 'limit'), (null, null)) k (limit_keys, parked_by)"
+    )
+    connection.execute(
+        "insert into scheduled_action_limit_keys (team_id, limit_key)"
+        " select distinct '', limit_keys[1] from scheduled_actions where limit_keys is not null"
+    )
+    connection.execute(
+        "insert into scheduled_action_limit_slots (team_id, limit_key, action_id, claim_token)"
+        " select '', 'full:' || n, gen_random_uuid(), gen_random_uuid() from generate_series(0, 5000) n"
+    )
+    for table in ("actions", "action_limit_keys", "action_limit_slots"):
+        connection.execute(f"vacuum (analyze) scheduled_{table}")
+
+
+def buffers(plan):
+    """Return the number of pages that a plan has read."""
+    return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+
+
+def test_claims_read_no_parked_actions_of_full_limits_and_pauses(connection):
+    fill_parked(connection)
+    claiming = {
+        "token": _AN_ID,
+        "lease_expires_at": datetime(2100, 1, 1, tzinfo=UTC),
+        "with_series": True,
+        "most": 100,
+        "left_out": [],
+    }
+    for name in ("claim_free", "hold_groups", "find_others"):
+        with connection.transaction(force_rollback=True):
+            plan = plan_of(connection, name, _SCAN_START | claiming)
+        assert rows_read(plan) <= 100, name
+
+
+def test_the_queues_of_full_limits_are_passed_over_without_reading_their_actions(connection):
+    fill_parked(connection)
+
+    found = connection.execute(statement("find_queued"), _QUEUES).fetchall()
+    ((plan,),) = connection.execute(
+        "explain (analyze, buffers, format json) " + statement("find_queued"), _QUEUES
+    ).fetchone()
+
+    assert [row[1] for row in found] == [["open", "full:other"]] * 10
+    # A hundred queues, with a few pages each.
+    assert buffers(plan["Plan"]) <= 1500
+
+
+def test_the_statements_of_a_claim_from_queues_look_up_their_keys_and_actions(connection):
+    fill_parked(connection)
+    ids = [row[0] for row in connection.execute(statement("find_queued"), _QUEUES)]
+    keys = {"team_ids": [""] * 10, "limit_keys": ["open"] * 10}
+    given = {"ids": ids, "keys_of": ids, "token": _AN_ID, "lease_expires_at": datetime(2100, 1, 1, tzinfo=UTC), **keys}
+
+    for name in ("lock_keys", "count_room", "claim_queued", "give_back"):
+        with connection.transaction(force_rollback=True):
+            plan = plan_of(connection, name, given)
+        assert rows_read(plan) <= 300, name
+    plan = plan_of(connection, "prune_keys", {"limit": 100})
+    assert rows_read(plan) <= 400
