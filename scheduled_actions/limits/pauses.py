@@ -231,7 +231,7 @@ class Pauses:
         """
         parameters = {"team_id": team_id, "most": MAX_LISTED}
         with self._database.connection() as connection:
-            return HeldBack(*sql.run_one(connection, "count_held", parameters))
+            return HeldBack(*sql.run_one(connection, "count_held_back", parameters))
 
     def _check_known(self, subject: Subject) -> None:
         if subject.kind == "action_type" and subject.name not in self._registry.types:
