@@ -150,6 +150,15 @@ def check_max_attempts(value: int | None) -> int | None:
     return checks.check_integer("max_attempts", value, least=1, most=MAX_ATTEMPTS_LIMIT)
 
 
+def expires_too_early(expires_at: datetime, scheduled_at: datetime) -> InvalidArgument:
+    """Return the error for an action that would expire before it is due; both instants are aware."""
+    return InvalidArgument(
+        "expires_at",
+        problem=f"({expires_at.isoformat()}) must be after scheduled_at ({scheduled_at.isoformat()}), so that the "
+        "action can start",
+    )
+
+
 def _scheduled_at(value: datetime | date | str | timedelta, given: Mapping[str, Any]) -> dict[str, Any]:
     at, delay = checks.check_scheduled_at(value, timezone=given.get("timezone"))
     return {"scheduled_at": at} if delay is None else {"delay": delay.total_seconds()}
@@ -158,7 +167,12 @@ def _scheduled_at(value: datetime | date | str | timedelta, given: Mapping[str, 
 def _expires_at(value: datetime | date | str, given: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("expires_in") is not None:
         raise InvalidArgument("expires_in", problem="cannot be given together with expires_at")
-    return {"expires_at": checks.check_end("expires_at", value, timezone=given.get("timezone"))}
+    ends = checks.check_end("expires_at", value, timezone=given.get("timezone"))
+    due, _ = checks.check_scheduled_at(given.get("scheduled_at"), timezone=given.get("timezone"))
+    # The database compares it with its own time if the action is due now or after a delay.
+    if ends is not None and due is not None and ends <= due:
+        raise expires_too_early(ends, due)
+    return {"expires_at": ends}
 
 
 def expires_seconds(value: timedelta | float) -> float:

@@ -12,16 +12,25 @@ import psycopg
 
 from scheduled_actions.actions import store
 from scheduled_actions.actions.dependencies import changed_dependencies
-from scheduled_actions.actions.model import UNSET, NewAction, Unset, check_max_attempts, check_priority, is_due
+from scheduled_actions.actions.model import (
+    UNSET,
+    NewAction,
+    Unset,
+    check_max_attempts,
+    check_priority,
+    expires_too_early,
+    is_due,
+)
 from scheduled_actions.actions.search import ActionFilters, ActionList, SearchBounds, page
 from scheduled_actions.actions.settling import Settler
 from scheduled_actions.actions.validation import ActionValidator
 from scheduled_actions.core import checks, json_text
 from scheduled_actions.core.action import RESULT_LIMIT, Action, Scheduled, Status
-from scheduled_actions.core.errors import ActionLocked, StateConflict, WrongStatus
+from scheduled_actions.core.errors import ActionLocked, InvalidArgument, StateConflict, WrongStatus
 from scheduled_actions.core.requester import Requester
 from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.core.wake import Wake
+from scheduled_actions.database.clock import now as database_now
 from scheduled_actions.database.connection import Connection, Database, atomic
 from scheduled_actions.database.transactions import announce, borrowed_connection, commits_itself
 
@@ -218,6 +227,8 @@ class Scheduler:
         after: UUID | str | Sequence[UUID | str] | Unset | None = UNSET,
         on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Unset | None = UNSET,
         on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Unset | None = UNSET,
+        limit: str | Sequence[str] | Unset | None = UNSET,
+        expires_at: datetime | date | str | Unset | None = UNSET,
         by: str | None = None,
         team_id: str | None = None,
         edit_lock_seconds: int | None = None,
@@ -230,7 +241,7 @@ class Scheduler:
             action_id: The action.
             payload: Replaces the whole payload; validated like that of a new action.
             scheduled_at: As for `schedule_action`.
-            timezone: IANA time zone of a `scheduled_at` without an offset.
+            timezone: IANA time zone of times without an offset.
             priority: Lower numbers run first.
             max_attempts: The maximum number of attempts, including the first.
             retry: The retry policy of this action.
@@ -240,6 +251,9 @@ class Scheduler:
             after: The ids of the actions that must complete first; None removes them.
             on_success: The follow-ups to schedule when the action completes; None removes them.
             on_failure: The follow-ups to schedule when the action fails permanently; None removes them.
+            limit: One to three limit keys; None removes them. A queued action moves to the queue of its first key.
+            expires_at: No attempt starts from then on; later than now and than `scheduled_at`. None: the action does
+                not expire.
             by: Who changes the action; stored in its history.
             team_id: Only within this team.
             edit_lock_seconds: Reject the change if the action is due within this time or overdue; None: never reject.
@@ -276,6 +290,13 @@ class Scheduler:
                 "metadata": checks.document_text("metadata", metadata),
             }
             named = {"scheduled_at" if name == "delay" else name for name, one in changes.items() if one is not None}
+            if limit is not UNSET:
+                changes |= {"sets_limit": True, "limit": self.validator.check_limit(limit)}
+                named.add("limit")
+            if expires_at is not UNSET:
+                expiry = checks.check_end("expires_at", expires_at, timezone=timezone)
+                changes |= {"sets_expires_at": True, "expires_at": expiry}
+                named.add("expires_at")
             if dependencies:
                 changes |= changed_dependencies(
                     borrowed,
@@ -292,8 +313,8 @@ class Scheduler:
             }
             updated = store.update(borrowed, wanted, changes)
             if updated is None:
-                raise _refusal(borrowed, wanted, team_id, edit_lock_seconds, "pending")
-        if dependencies and updated.scheduled_at <= datetime.now(UTC):
+                raise _refusal_of_update(borrowed, wanted, changes)
+        if (dependencies or limit is not UNSET) and updated.scheduled_at <= datetime.now(UTC):
             self._announce([wanted], connection)
         return updated
 
@@ -385,6 +406,25 @@ class Scheduler:
         announce(self.wake, connection)
         if self.wake is not None and not commits_itself(connection):
             self.wake.notify_after_commit(action_ids)
+
+
+def _refusal_of_update(
+    connection: Connection, action_id: UUID, changes: Mapping[str, Any]
+) -> StateConflict | InvalidArgument:
+    """Return the error for an action that could not be changed; `changes` are the parameters of `update_action.sql`."""
+    action, now = store.get(connection, action_id, team_id=changes["team_id"]), database_now(connection)
+    lock = changes["edit_lock_seconds"]
+    if action.status is not Status.PENDING:
+        return WrongStatus(action_id, action.status, "pending")
+    if lock is not None and action.scheduled_at <= now + timedelta(seconds=lock):
+        return ActionLocked(action_id, lock)
+    expires_at = changes.get("expires_at") or action.expires_at
+    if expires_at is None:
+        # Another request has changed it meanwhile.
+        return WrongStatus(action_id, action.status, "pending")
+    delay = changes["delay"]
+    due = changes["scheduled_at"] or (action.scheduled_at if delay is None else now + delay)
+    return expires_too_early(expires_at, max(now, due) if action.waiting is None else now)
 
 
 def _refusal(

@@ -21,10 +21,12 @@ sql = Statements(__file__)
 
 #: Columns whose value is JSON text already.
 _DOCUMENTS = frozenset({"payload", "retry", "target", "metadata", "condition", "on_success", "on_failure"})
-#: Parameters of `update_action.sql` when neither the condition nor follow-ups change.
-_NO_DEPENDENCIES: dict[str, Any] = {
-    **dict.fromkeys(("sets_condition", "sets_on_success", "sets_on_failure"), False),
-    **dict.fromkeys(("condition", "on_success", "on_failure")),
+#: The columns that `update_action.sql` can set to null.
+_NULLABLE = ("condition", "on_success", "on_failure", "limit", "expires_at")
+#: Parameters of `update_action.sql` when none of those columns changes.
+_UNCHANGED: dict[str, Any] = {
+    **dict.fromkeys((f"sets_{name}" for name in _NULLABLE), False),
+    **dict.fromkeys(_NULLABLE),
 }
 #: The columns of the reading statements, in order.
 _FIELDS = tuple(Action.__dataclass_fields__)
@@ -179,10 +181,10 @@ def update(connection: Connection, action_id: UUID, changes: Mapping[str, Any]) 
         changes: Parameters of `update_action.sql`, with `team_id` and `edit_lock_seconds`; documents as JSON text.
 
     Returns:
-        The action; None if it does not exist (in the team), is not pending, or, if `edit_lock_seconds` is
-        given, is overdue or due within that time.
+        The action; None if it does not exist (in the team), is not pending, would expire before it could start, or,
+        if `edit_lock_seconds` is given, is overdue or due within that time.
     """
-    return one(connection, "update_action", **_NO_DEPENDENCIES | {"id": action_id, **changes})
+    return one(connection, "update_action", **_UNCHANGED | {"id": action_id, **changes})
 
 
 def action_of(row: Sequence[Any]) -> Action:

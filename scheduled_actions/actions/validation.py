@@ -1,6 +1,6 @@
 """Validate new actions: the permission to schedule the type, the payload, and every argument."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -166,6 +166,19 @@ class ActionValidator:
             HandlerBroken: The handler of a follow-up cannot be loaded.
         """
         return self._dependencies(given, 0, _Origin(requester=requester, team_id=team_id, is_traced=False))
+
+    def check_limit(self, limit: str | Sequence[str] | None) -> list[str] | None:
+        """Return the limit keys of an action as a list; None for None.
+
+        Raises:
+            InvalidArgument: The value is neither a key nor a list of one to three keys, or a key matches no
+                pattern of `[limits]`.
+        """
+        if limit is None:
+            return None
+        keys = limit_keys.check(limit)
+        limit_keys.check_known(keys, self.settings.limits)
+        return keys
 
     def _row(self, given: dict[str, Any], depth: int, origin: _Origin) -> dict[str, Any]:
         if origin.is_traced:

@@ -26,9 +26,12 @@ from scheduled_actions.cli.parameters import (
     action_filter_options,
     apply_resets,
     condition_options,
+    duration_option,
+    expires_at_option,
     fold_wait,
     force_option,
     json_option,
+    limit_option,
     one_of,
     page_options,
     past_instant,
@@ -59,7 +62,14 @@ _RETRIABLE = (Status.FAILED, Status.CANCELLED, Status.SKIPPED)
 _CANCELLABLE = (Status.PENDING, Status.NO_ACTION)
 _FINISHED = tuple(status for status in Status if status in FINISHED)
 #: The arguments that `--reset` can remove, by option.
-_RESETS = {"after": "after", "condition": "condition", "on-failure": "on_failure", "on-success": "on_success"}
+_RESETS = {
+    "after": "after",
+    "condition": "condition",
+    "expires-at": "expires_at",
+    "limit": "limit",
+    "on-failure": "on_failure",
+    "on-success": "on_success",
+}
 
 
 @click.command()
@@ -85,6 +95,15 @@ _RESETS = {"after": "after", "condition": "condition", "on-failure": "on_failure
     metavar="SECONDS",
     help="How long actions with equal keys are merged; 0 disables merging. [default: that of the handler]",
 )
+@limit_option
+@expires_at_option
+@duration_option("--expires-in", help="Start no attempt this long after the due time: PT1H, 90m, 2d.")
+@click.option(
+    "--on-expiry",
+    type=click.Choice(["skip", "fail"]),
+    default="skip",
+    help="Skip or fail the action if it has not started by --expires-at. [default: skip]",
+)
 @condition_options
 @json_option
 @pass_project
@@ -102,6 +121,7 @@ def schedule(
 
     The payload is validated against the handler's model first.
     """
+    one_of(options["expires_at"], options["expires_in"], "--expires-at and --expires-in")
     new = NewAction(
         action_type=action_type,
         scheduled_at=one_of(at, delay),
@@ -195,6 +215,8 @@ def show(project: Project, action_id: str) -> None:
 @when_options
 @click.option("--priority", type=int, metavar="N", help="Priority; actions with lower numbers run first.")
 @click.option("--max-attempts", type=int, metavar="N", help="Maximum number of attempts.")
+@limit_option
+@expires_at_option
 @condition_options
 @click.option(
     "--reset",
@@ -218,7 +240,7 @@ def update(
     max_attempts: int | None,
     reset: tuple[str, ...],
     force: bool,
-    **dependencies: Any,  # noqa: ANN401 - the options of `condition_options`
+    **removable: Any,  # noqa: ANN401 - the arguments in `_RESETS`, and the other options of `condition_options`
 ) -> None:
     """Change a pending action; omitted options keep their values.
 
@@ -228,7 +250,7 @@ def update(
     """
     scheduled_at = one_of(at, delay)
     changes = apply_resets(
-        {name: value for name, value in fold_wait(dependencies).items() if value is not None}, reset, _RESETS
+        {name: value for name, value in fold_wait(removable).items() if value is not None}, reset, _RESETS
     )
     if not changes and all(value is None for value in (payload, scheduled_at, priority, max_attempts)):
         raise click.UsageError(

@@ -225,6 +225,19 @@ condition_options = with_options(
 )
 
 
+#: The limit keys of an action, and when it expires.
+limit_option = click.option(
+    "--limit",
+    multiple=True,
+    metavar="KEY",
+    callback=lambda _context, _parameter, given: list(given) or None,
+    help="Limit key, such as api:acme: its limits in [limits] apply while the action runs; up to 3.",
+)
+expires_at_option = instant_option(
+    "--expires-at", help="Start no attempt from this time on; without an offset, --timezone is required."
+)
+
+
 def fold_wait(options: dict[str, Any]) -> dict[str, Any]:
     """Combine the options of `condition_options` into `condition` and `after`; change and return `options`.
 

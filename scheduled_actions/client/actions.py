@@ -170,6 +170,10 @@ def schedule_when(
     after: UUID | str | Sequence[UUID | str] | None = None,
     on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    limit: str | Sequence[str] | None = None,
+    expires_at: datetime | date | str | None = None,
+    expires_in: timedelta | float | None = None,
+    on_expiry: OnExpiry = "skip",
     connection: psycopg.Connection[Any] | None = None,
 ) -> Scheduled:
     """Schedule an action that runs when its condition is met; return the result of `schedule_action`.
@@ -204,6 +208,10 @@ def schedule_when(
         after: As for `schedule_action`.
         on_success: As for `schedule_action`.
         on_failure: As for `schedule_action`.
+        limit: As for `schedule_action`.
+        expires_at: As for `schedule_action`.
+        expires_in: As for `schedule_action`.
+        on_expiry: As for `schedule_action`.
         connection: As for `schedule_action`.
 
     Raises:
@@ -239,6 +247,10 @@ def schedule_when(
         after=after,
         on_success=on_success,
         on_failure=on_failure,
+        limit=limit,
+        expires_at=expires_at,
+        expires_in=expires_in,
+        on_expiry=on_expiry,
         connection=connection,
     )
 
@@ -414,6 +426,8 @@ def update_action(
     after: UUID | str | Sequence[UUID | str] | Unset | None = UNSET,
     on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Unset | None = UNSET,
     on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Unset | None = UNSET,
+    limit: str | Sequence[str] | Unset | None = UNSET,
+    expires_at: datetime | date | str | Unset | None = UNSET,
     by: str | None = None,
     team_id: str | None = None,
     edit_lock_seconds: int | None = None,
@@ -433,6 +447,8 @@ def update_action(
         after=after,
         on_success=on_success,
         on_failure=on_failure,
+        limit=limit,
+        expires_at=expires_at,
         by=by,
         team_id=team_id,
         edit_lock_seconds=edit_lock_seconds,

@@ -8,7 +8,7 @@ from uuid import UUID
 import psycopg
 
 from scheduled_actions import runtime
-from scheduled_actions.core.action import DedupMode, Scheduled
+from scheduled_actions.core.action import DedupMode, OnExpiry, Scheduled
 from scheduled_actions.core.messages import suggests_keywords
 from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.notifications.local_scheduling import UserSchedule
@@ -100,6 +100,10 @@ def schedule_local(
     dedup_window: float | None = None,
     dedup_mode: DedupMode | None = None,
     after: UUID | str | Sequence[UUID | str] | None = None,
+    limit: str | Sequence[str] | None = None,
+    expires_at: datetime | date | str | None = None,
+    expires_in: timedelta | float | None = None,
+    on_expiry: OnExpiry | None = None,
     recurrence_type: RecurrenceType | None = None,
     misfire: Misfire | None = None,
     misfire_grace_seconds: float | None = None,
@@ -144,6 +148,10 @@ def schedule_local(
         dedup_window: As for `schedule_action`; not with a recurrence.
         dedup_mode: As for `schedule_action`; not with a recurrence.
         after: As for `schedule_action`; not with a recurrence.
+        limit: As for `schedule_action`.
+        expires_at: As for `schedule_action`; not with a recurrence.
+        expires_in: As for `schedule_action`.
+        on_expiry: As for `schedule_action`.
         recurrence_type: As for `schedule_recurring_action`; needs a recurrence.
         misfire: As for `schedule_recurring_action`; needs a recurrence.
         misfire_grace_seconds: As for `schedule_recurring_action`; needs a recurrence.
@@ -180,6 +188,10 @@ def schedule_local(
         "dedup_window": dedup_window,
         "dedup_mode": dedup_mode,
         "after": after,
+        "limit": limit,
+        "expires_at": expires_at,
+        "expires_in": expires_in,
+        "on_expiry": on_expiry,
         "recurrence_type": recurrence_type,
         "misfire": misfire,
         "misfire_grace_seconds": misfire_grace_seconds,

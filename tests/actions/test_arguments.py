@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import MISSING, fields
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import get_args
 from uuid import UUID
@@ -20,14 +20,17 @@ import scheduled_actions
 from scheduled_actions import action
 from scheduled_actions.actions import store
 from scheduled_actions.actions.model import ARGUMENTS, COLUMN_DEFAULTS, NewAction
+from scheduled_actions.core.config import Limit
 from scheduled_actions.core.errors import RequestError
 from scheduled_actions.core.retry import KINDS, Jitter, parse
 from scheduled_actions.web.api.actions import models
-from tests.factories import insert, projects, row
+from tests.factories import database_now, insert, move_clock, projects, row
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: SQL takes instants with an offset only; Python and HTTP also take a local time and its time zone.
 SQL_ARGUMENTS = ARGUMENTS - {"timezone"}
+#: Names of arguments of the SQL function that differ from those in Python: LIMIT is a reserved word.
+SQL_NAMES = {"limit": "limits"}
 
 
 def test_the_python_function_takes_each_argument_with_the_default_of_the_model():
@@ -86,7 +89,7 @@ def test_the_sql_function_takes_each_argument(connection):
         "select proargnames[:pronargs] from pg_proc where proname = 'schedule_action'"
     ).fetchone()
 
-    assert set(names) == SQL_ARGUMENTS
+    assert set(names) == {SQL_NAMES.get(name, name) for name in SQL_ARGUMENTS}
 
 
 def test_the_bulk_sql_function_takes_each_argument_and_rejects_other_names(connection):
@@ -112,7 +115,9 @@ def test_the_http_model_has_each_argument():
 def test_the_documentation_of_python_sql_and_http_names_each_argument():
     pages = {"reference/python.md": ARGUMENTS, "reference/http.md": ARGUMENTS}
     # The first two arguments are positional.
-    pages["how-to/schedule-from-sql.md"] = SQL_ARGUMENTS - {"action_type", "payload"}
+    pages["how-to/schedule-from-sql.md"] = {
+        SQL_NAMES.get(name, name) for name in SQL_ARGUMENTS - {"action_type", "payload"}
+    }
 
     for page, names in pages.items():
         text = (DOCS / page).read_text(encoding="utf-8")
@@ -143,7 +148,13 @@ VALUES = {
     "after": (["0197a000-0000-7000-8000-0000000000aa"], ["0197a000-0000-7000-8000-0000000000bb"]),
     "on_success": ([{"action_type": "test:other", "payload": {}}], [{"payload": {}}]),
     "on_failure": ([{"action_type": "test:other", "payload": {}}], [{"payload": {}}]),
+    "limit": (["api:acme", "api:total"], []),
+    "expires_at": ("2031-01-01T00:00:00Z", "infinity"),
+    "expires_in": (5400, 0),
+    "on_expiry": ("fail", "sometimes"),
 }
+#: Arguments that another argument needs.
+NEEDED = {"on_expiry": {"expires_in": 60}}
 #: Arguments that decide how actions with the same key are merged; they are not stored.
 MERGE_ARGUMENTS = {"dedup_window", "dedup_mode"}
 #: Columns that differ between any two actions.
@@ -162,12 +173,18 @@ def project(database_url, connection):
 
     insert(connection, id=UUID(VALUES["after"][0][0]))
     with projects(database_url) as a_project:
-        yield a_project(run, other)
+        made = a_project(run, other)
+        made.config.settings.limits["api:*"] = Limit(at_once=3)
+        yield made
 
 
 def new_action_of(arguments):
-    at = arguments["scheduled_at"]
-    return NewAction(**arguments | {"scheduled_at": at if at == "infinity" else datetime.fromisoformat(at)})
+    instants = {
+        name: datetime.fromisoformat(arguments[name])
+        for name in ("scheduled_at", "expires_at")
+        if isinstance(arguments.get(name), str) and arguments[name] != "infinity"
+    }
+    return NewAction(**arguments | instants)
 
 
 def with_python(project, connection, arguments):
@@ -185,7 +202,12 @@ def with_sql(project, connection, arguments):
             values[name] = Jsonb(arguments[name])
     if "after" in values:
         values["after"] = [UUID(one) for one in values["after"]]
-    call = f"select id from schedule_action({', '.join(f'{name} => %({name})s' for name in values)})"
+    if "expires_in" in values:
+        values["expires_in"] = timedelta(seconds=values["expires_in"])
+    if isinstance(values.get("limit"), str):
+        values["limit"] = [values["limit"]]
+    named = ", ".join(f"{SQL_NAMES.get(name, name)} => %({name})s" for name in values)
+    call = f"select id from schedule_action({named})"
     return connection.execute(call, values).fetchone()[0]
 
 
@@ -205,8 +227,9 @@ def test_every_argument_of_sql_has_test_values():
 def test_python_and_sql_store_an_argument_identically(project, connection, name):
     changed = []
     for way in WAYS:
-        plain = row(connection, way(project, connection, PLAIN))
-        given = row(connection, way(project, connection, PLAIN | {name: VALUES[name][0]}))
+        needed = PLAIN | NEEDED.get(name, {})
+        plain = row(connection, way(project, connection, needed))
+        given = row(connection, way(project, connection, needed | {name: VALUES[name][0]}))
         changed.append(
             {column: value for column, value in given.items() if value != plain[column] and column not in ROW_COLUMNS}
         )
@@ -234,6 +257,14 @@ INVALID = [
     ("user_id", "x" * 65_537),
     ("created_by", "x" * 65_537),
     *(("metadata", bad) for bad in ("x", 7, False)),
+    *(
+        ("limit", bad)
+        for bad in ("", "x" * 256, "a\nb", ["a", "b", "c", "d"], ["api:a", "api:a"], ["api:a", ""], ["api:a", None])
+    ),
+    ("expires_at", PLAIN["scheduled_at"]),
+    ("expires_at", "2029-12-31T23:59:59Z"),
+    *(("expires_in", bad) for bad in (-1, 3_155_760_001)),
+    ("on_expiry", "fail"),
     *(
         ("retry", bad)
         for bad in (
@@ -281,3 +312,50 @@ def test_python_and_sql_accept_every_kind_of_retry_policy(project, connection, k
         stored = row(connection, way(project, connection, PLAIN | {"retry": policy}))["retry"]
 
         assert parse(stored) == parse(policy)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_python_and_sql_take_one_limit_key_as_text(project, connection, way):
+    assert row(connection, way(project, connection, PLAIN | {"limit": "api:acme"}))["limit_keys"] == ["api:acme"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_python_and_sql_reject_both_an_instant_and_a_duration_of_the_expiry(project, connection, way):
+    both = {"expires_at": "2031-01-01T00:00:00Z", "expires_in": 60}
+
+    with pytest.raises((RequestError, psycopg.DataError), match=r"expires_in:? cannot be given together"):
+        way(project, connection, PLAIN | both)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_python_and_sql_count_the_time_to_expiry_from_the_due_time(project, connection, way):
+    stored = row(connection, way(project, connection, PLAIN | {"expires_in": 5400.5}))
+
+    assert datetime.fromisoformat(stored["expires_at"]) == datetime(2030, 1, 1, 1, 30, 0, 500_000, UTC)
+    assert stored["on_expiry"] == "skip"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("due", [{}, {"scheduled_at": timedelta(hours=1)}], ids=["now", "after a delay"])
+def test_python_and_sql_reject_an_expiry_before_the_time_of_the_database(project, connection, way, due):
+    """The instant lies in the future of this machine, but in the past of the database."""
+    expires_at = database_now(connection) + timedelta(minutes=30)
+    move_clock(connection, timedelta() if due else timedelta(hours=1))
+    plain = {"action_type": "test:run", "payload": {}, "expires_at": expires_at.isoformat()}
+    if due and way is with_sql:
+        due = {"scheduled_at": database_now(connection) + timedelta(hours=1)}
+    elif due and way is with_sql_in_bulk:
+        due = {"delay": 3600}
+
+    with pytest.raises((RequestError, psycopg.DataError), match=r"expires_at.* must be after scheduled_at"):
+        way(project, connection, plain | due)
+
+
+def test_an_expiry_centuries_ahead_ends_with_the_year_9999(connection):
+    call = (
+        "select id from schedule_action('test:run', scheduled_at => '9999-06-01Z', expires_in => interval '50 years')"
+    )
+
+    stored = row(connection, connection.execute(call).fetchone()[0])
+
+    assert stored["expires_at"].startswith("9999-12-31")

@@ -18,6 +18,13 @@ def moment(text):
     return datetime.fromisoformat(text)
 
 
+@pytest.fixture
+def limits(project):
+    """Add limits to the settings of the project."""
+    with (project / "scheduled_actions.toml").open("a", encoding="utf-8") as file:
+        file.write('\n[limits."api:*"]\nat_once = 3\n\n[limits.reports]\nat_once = 1\n')
+
+
 def test_schedule_prints_the_id_and_whether_the_action_was_merged(run, connection):
     first = run("schedule", "greeting:say", *ANN, "--dedup-key", "k", "--dedup-window", "60", "--json")
     second = run("schedule", "greeting:say", *ANN, "--dedup-key", "k", "--dedup-window", "60", "--json")
@@ -39,6 +46,53 @@ def test_schedule_stores_every_option(run, connection):
     assert (found["team_id"], found["priority"], found["max_attempts"]) == ("north", -3, 7)
     assert (found["lock_group"], found["dedup_key"]) == ("g", "k")
     assert moment(found["scheduled_at"]) == datetime(2030, 6, 1, 7, tzinfo=UTC)
+
+
+@pytest.mark.usefixtures("limits")
+def test_schedule_stores_limit_keys_and_the_expiry(run, connection):
+    options = ["--limit", "api:acme", "--limit", "reports", "--expires-in", "90m", "--on-expiry", "fail"]
+
+    scheduled = run("schedule", "greeting:say", *ANN, *options, "--at", "2030-06-01T09:00:00+02:00", "--json").json
+
+    found = run("actions", "show", scheduled["id"], "--json").json
+    assert (found["limit_keys"], found["parked_by"], found["on_expiry"]) == (["api:acme", "reports"], None, "fail")
+    assert moment(found["expires_at"]) == datetime(2030, 6, 1, 8, 30, tzinfo=UTC)
+    assert run("actions", "list", "--json").json["actions"][0]["limit_keys"] == ["api:acme", "reports"]
+    assert "api:acme" in run("actions", "show", scheduled["id"]).stdout
+
+
+@pytest.mark.usefixtures("limits")
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--limit", "unknown"], 1, "matches no pattern of [limits]"),
+        (["--limit", "api:a", "--limit", "api:a"], 1, "differ from each other"),
+        (["--expires-at", "2030-01-01", "--expires-in", "1h"], 2, "mutually exclusive"),
+        (["--expires-at", "2020-01-01"], 1, "must be after scheduled_at"),
+        (["--expires-at", "soon"], 2, "'soon' is not an ISO 8601 time"),
+        (["--expires-in", "1"], 2, "'1' is not"),
+        (["--expires-in", "0s"], 1, "above 0"),
+        (["--on-expiry", "fail"], 1, "has no effect without expires_at"),
+    ],
+)
+def test_schedule_refuses_an_invalid_limit_or_expiry(run, connection, options, code, message):
+    ran = run("schedule", "greeting:say", *ANN, *options)
+
+    assert ran.exit_code == code
+    assert message in " ".join(ran.stderr.split())
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+
+
+@pytest.mark.usefixtures("limits")
+def test_update_changes_and_resets_the_limit_and_the_expiry(run, connection):
+    later = insert(connection, scheduled_at=database_now(connection) + timedelta(days=1))
+
+    changed = run("actions", "update", str(later), "--limit", "reports", "--expires-at", "2040-01-01", "--json").json
+    assert (changed["limit_keys"], changed["on_expiry"]) == (["reports"], "skip")
+    assert moment(changed["expires_at"]) == datetime(2040, 1, 1, 23, 59, 59, tzinfo=UTC)
+
+    removed = run("actions", "update", str(later), "--reset", "limit", "--reset", "expires-at", "--json").json
+    assert (removed["limit_keys"], removed["expires_at"], removed["on_expiry"]) == (None, None, None)
 
 
 def test_schedule_reads_a_time_without_offset_in_the_given_time_zone(run, connection):

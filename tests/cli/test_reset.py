@@ -16,6 +16,8 @@ ENDPOINT = ("webhooks", "endpoints", "update", "partner")
     [
         (ACTION, "--after", "00000000-0000-0000-0000-000000000002", "after"),
         (ACTION, "--condition", CLOSED, "condition"),
+        (ACTION, "--expires-at", "2030-01-01", "expires-at"),
+        (ACTION, "--limit", "api:acme", "limit"),
         (ACTION, "--on-success", '{"action_type": "greeting:say"}', "on-success"),
         (SCHEDULE, "--at", "2030-01-01", "at"),
         (SCHEDULE, "--in", "5m", "at"),

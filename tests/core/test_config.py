@@ -6,7 +6,8 @@ from dataclasses import asdict
 import pytest
 
 from scheduled_actions.core import config
-from scheduled_actions.core.config import EndpointSection, Settings
+from scheduled_actions.core.config import EndpointSection, Limit, Settings
+from scheduled_actions.core.config.checks import Rate
 from scheduled_actions.core.errors import ConfigInvalid, NotConfigured
 from scheduled_actions.core.secret import Secret
 
@@ -63,6 +64,7 @@ def test_every_setting_has_its_documented_default(tmp_path):
             "endpoints": {},
         },
         "conditions": {"private_networks": ()},
+        "limits": {},
         "queries": {},
         "notifications": {
             "urgent_days": 1,
@@ -396,3 +398,51 @@ def test_networks_can_be_listed_in_the_environment(loaded):
 def test_the_encryption_key_may_contain_two_keys_during_rotation(tmp_path):
     assert config.load(tmp_path, {}).encryption_keys == ()
     assert config.load(tmp_path, {"SCHEDULED_ACTIONS_ENCRYPTION_KEY": "new, old"}).encryption_keys == ("new", "old")
+
+
+def test_each_pattern_of_the_limits_has_its_own_settings_and_the_documented_defaults(loaded):
+    toml = """
+        [limits."api:*"]
+        at_once = 3
+        rate = "5 per 10 seconds"
+        burst = 20
+
+        [limits.reports]
+        rate = "90 per minute"
+        across_teams = true
+
+        [limits."*"]
+        """
+
+    found = loaded(toml).settings.limits
+
+    assert found == {
+        "api:*": Limit(at_once=3, rate=Rate(5, 10.0), burst=20),
+        "reports": Limit(rate=Rate(90, 60.0), across_teams=True),
+        "*": Limit(at_once=None, rate=None, burst=None, across_teams=False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("toml", "expected"),
+    [
+        ("limits = 3", "limits"),
+        ('[limits."a*b"]', "star only at the end"),
+        ('[limits.""]', "1 to 255 characters"),
+        (f'[limits."{"x" * 256}"]', "1 to 255 characters"),
+        ('[limits."api:*"]\nat_once = 0', 'limits."api:*".at_once'),
+        ('[limits."api:*"]\nat_once = 10001', 'limits."api:*".at_once'),
+        ('[limits."api:*"]\nrate = "fast"', '"100 per minute"'),
+        ('[limits."api:*"]\nrate = "0 per minute"', '"100 per minute"'),
+        ('[limits."api:*"]\nrate = 100', '"100 per minute"'),
+        ('[limits."api:*"]\nburst = 5', "has no effect without a rate"),
+        ('[limits."api:*"]\nat_onec = 5', "did you mean"),
+        ("\n".join(f"[limits.a{number}]" for number in range(1001)), "at most 1000"),
+    ],
+)
+def test_the_error_for_an_invalid_limit_names_the_setting(loaded, toml, expected):
+    with pytest.raises(ConfigInvalid) as caught:
+        _ = loaded(toml).settings
+
+    assert expected in str(caught.value)
+    assert "limits" in str(caught.value)

@@ -35,7 +35,14 @@ select * from schedule_action(
   condition => '{"kind": "document_state", "target": {"type": "invoice", "id": "42"}, "state": "paid"}',
   after => array[]::uuid[],
   on_success => '[{"action_type": "invoice:sent", "payload": {}}]',
-  on_failure => '[{"action_type": "invoice:failed", "delay": 60}]');
+  on_failure => '[{"action_type": "invoice:failed", "delay": 60}]',
+  limits => '{api:acme,reports}',
+  expires_at => now() + interval '2 days',
+  on_expiry => 'fail');
+
+-- release: 0.1.0
+-- answers: id, deduplicated
+select * from schedule_action('invoice:send', expires_in => interval '1 hour');
 
 -- release: 0.1.0
 -- answers: id, deduplicated
@@ -44,7 +51,9 @@ select * from schedule_actions('[
   {"action_type": "invoice:send", "scheduled_at": "2030-01-01T00:00:00Z", "team_id": "acme", "priority": 1, "max_attempts": 3,
    "retry": [60], "lock_group": "g", "lock_group_blocks": true, "dedup_key": "k", "dedup_window": 5, "dedup_mode": "latest",
    "target": {"type": "invoice", "id": "42"}, "user_id": "u", "metadata": {}, "created_by": "billing",
-   "condition": {"kind": "document_state", "target": {"type": "invoice", "id": "42"}, "state": "paid"}, "after": [], "on_success": {"action_type": "a:b"}, "on_failure": []}
+   "condition": {"kind": "document_state", "target": {"type": "invoice", "id": "42"}, "state": "paid"}, "after": [], "on_success": {"action_type": "a:b"}, "on_failure": [],
+   "limit": ["api:acme"], "expires_at": "2030-01-02T00:00:00Z", "on_expiry": "fail"},
+  {"action_type": "invoice:send", "limit": "api:acme", "expires_in": 3600, "on_expiry": "skip"}
 ]');
 
 -- release: 0.1.0

@@ -43,6 +43,9 @@ _ACTION = {
     "dedup_window": 0,
     "dedup_mode": "latest",
     "created_by": "me",
+    "limit": ["api:acme", "api:total"],
+    "expires_in": "PT1H",
+    "on_expiry": "fail",
     **_OPTIONS,
 }
 _SCHEDULE = {
@@ -80,9 +83,10 @@ TAKEN: dict[tuple[str, str], dict[str, Any]] = {
     ("PATCH", "/actions/{id}"): {
         name: _ACTION[name]
         for name in (
-            "payload", "delay", "priority", "max_attempts", "retry", "metadata", "condition", "on_success", "on_failure"
+            "payload", "delay", "priority", "max_attempts", "retry", "metadata", "condition", "on_success",
+            "on_failure", "limit",
         )
-    } | {"force": True},
+    } | {"force": True, "expires_at": "2031-01-01T00:00:00Z"},
     ("POST", "/actions/retry"): {"action_type": "test:none", "dry_run": True},
     ("POST", "/actions/cancel"): {"action_type": "test:none", "dry_run": True},
     ("POST", "/actions/delete"): {"action_type": "test:none", "dry_run": True},

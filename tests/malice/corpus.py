@@ -179,6 +179,12 @@ FOLLOW_UPS: list[Any] = [
     follow_up(0, condition=[]), follow_up(0, condition={"kind": 1}), follow_up(0, on_success=1), follow_up(0,
     unknown=1),
     follow_up(0, timezone=1), follow_up(0, timezone="Mars/Base"), follow_up(0, user_id={}), follow_up(0, created_by=[]),
+    follow_up(0, limit=1), follow_up(0, limit=[]), follow_up(0, limit="unknown"), follow_up(0, limit=["a", ["b"]]),
+    follow_up(0, limit="x" * 300), follow_up(0, expires_at="never"), follow_up(0, expires_at=1), follow_up(0,
+    expires_in=0),
+    follow_up(0, expires_in="PT1H"), follow_up(0, expires_in=1e300), follow_up(0, expires_in=10**400), follow_up(0,
+    on_expiry=[]),
+    follow_up(0, on_expiry="x", expires_in=60), follow_up(0, expires_at="2030-01-01T00:00:00Z", expires_in=60),
     follow_up(0, connection=1), follow_up(0, action_type="webhook:send", payload={"event": "a:b", "entity_type": "a"}),
 ]  # fmt: skip
 

@@ -30,6 +30,7 @@ from scheduled_actions.web.api.models import (
     Instant,
     InstantOrDelay,
     JsonObject,
+    LimitAndExpiryOptions,
     Ownership,
     RequestModel,
     ResponseModel,
@@ -119,7 +120,7 @@ class LocalUserDocument(RequestModel):
     )
 
 
-class CreateLocalActionsRequest(ActionOptions, Ownership):
+class CreateLocalActionsRequest(LimitAndExpiryOptions, ActionOptions, Ownership):
     """Actions for many users, at the same time of day in each user's time zone."""
 
     action_type: ActionTypeName

@@ -97,6 +97,9 @@ def test_the_response_to_a_new_action_has_all_its_fields(api, connection):
             "user_id": "u",
             "metadata": {"note": "é"},
             "created_by": "the shop",
+            "limit": ["api:acme", "reports"],
+            "expires_in": "PT90M",
+            "on_expiry": "fail",
         },
     )
 
@@ -114,10 +117,15 @@ def test_the_response_to_a_new_action_has_all_its_fields(api, connection):
     assert expected.items() <= response.json.items()
     assert stored["retry"]["seconds"] == [60, 120]
     assert response.json["scheduled_at"] == "2027-01-02T01:04:05Z"
+    assert stored["limit_keys"] == response.json["limit"] == ["api:acme", "reports"]
+    assert (response.json["expires_at"], response.json["on_expiry"]) == ("2027-01-02T02:34:05Z", "fail")
+    assert response.json["parked_by"] is None
 
 
 def test_an_action_in_a_response_has_every_field_of_the_python_class_except_the_claim_token():
-    assert set(action_models.ActionDocument.model_fields) == {field.name for field in fields(Action)} - {"claim_token"}
+    expected = {"limit" if field.name == "limit_keys" else field.name for field in fields(Action)} - {"claim_token"}
+
+    assert set(action_models.ActionDocument.model_fields) == expected
 
 
 def test_an_action_is_due_now_and_created_by_the_token_by_default(api, connection):
@@ -161,6 +169,48 @@ def test_a_delay_counts_from_the_time_of_the_database(api, connection, delay, se
     assert apart == timedelta(seconds=seconds)
 
 
+def test_one_limit_key_and_a_number_of_seconds_are_accepted_and_the_place_in_the_queue_is_shown(api, connection):
+    scheduled = api.schedule(limit="api:acme", expires_in=60.5)
+
+    assert (scheduled["limit"], scheduled["parked_by"], scheduled["on_expiry"]) == (["api:acme"], "limit", "skip")
+    apart = datetime.fromisoformat(scheduled["expires_at"]) - datetime.fromisoformat(scheduled["scheduled_at"])
+    assert apart == timedelta(seconds=60.5)
+    cancelled = api("POST", f"/actions/{scheduled['id']}/cancel", {"force": True}).json
+    assert (cancelled["limit"], cancelled["parked_by"]) == (["api:acme"], None)
+
+
+def test_an_expiry_is_read_in_the_given_time_zone_and_a_day_means_its_last_second(api):
+    local = api.schedule(expires_at="2027-06-01T12:00", timezone="Europe/Berlin", scheduled_at="2027-06-01T11:00")
+    day = api.schedule(expires_at="2027-06-01", timezone="Europe/Berlin", scheduled_at="2027-06-01")
+
+    assert local["expires_at"] == "2027-06-01T10:00:00Z"
+    assert day["expires_at"] == "2027-06-01T21:59:59Z"
+
+
+def test_an_update_changes_and_removes_the_limit_and_the_expiry(api, later):
+    expires_at = "2040-01-01T00:00:00Z"
+
+    changed = api("PATCH", f"/actions/{later}", {"limit": "reports", "expires_at": expires_at}).json
+    kept = api("PATCH", f"/actions/{later}", {"priority": 3}).json
+    removed = api("PATCH", f"/actions/{later}", {"limit": None, "expires_at": None}).json
+
+    for one in (changed, kept):
+        assert (one["limit"], one["expires_at"], one["on_expiry"]) == (["reports"], expires_at, "skip")
+    assert (removed["limit"], removed["expires_at"], removed["on_expiry"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "given", [{"limit": "unknown"}, {"limit": []}, {"expires_at": "2020-01-01"}, {"expires_at": 1}]
+)
+def test_an_invalid_limit_or_expiry_of_an_update_is_named_and_changes_nothing(api, connection, later, given):
+    before = row(connection, later)
+
+    response = api("PATCH", f"/actions/{later}", given | {"priority": 9})
+
+    assert (response.status_code, list(errors(response))) == (400, list(given))
+    assert row(connection, later) == before
+
+
 @pytest.mark.parametrize(
     ("given", "field"),
     [
@@ -193,6 +243,20 @@ def test_a_delay_counts_from_the_time_of_the_database(api, connection, delay, se
         ({"target": "invoice"}, "target"),
         ({"metadata": []}, "metadata"),
         ({"payload": None}, "payload"),
+        ({"limit": 7}, "limit"),
+        ({"limit": []}, "limit"),
+        ({"limit": ["a", "b", "c", "d"]}, "limit"),
+        ({"limit": "unknown"}, "limit"),
+        ({"expires_at": "soon"}, "expires_at"),
+        ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
+        ({"scheduled_at": "2027-06-01T12:00:00Z", "expires_at": "2027-06-01T12:00:00Z"}, "expires_at"),
+        ({"expires_at": "2027-06-01T12:00:00Z", "expires_in": 60}, "expires_in"),
+        ({"expires_in": 0}, "expires_in"),
+        ({"expires_in": "P0D"}, "expires_in"),
+        ({"expires_in": 1e300}, "expires_in"),
+        ({"expires_in": True}, "expires_in"),
+        ({"on_expiry": "fail"}, "on_expiry"),
+        ({"on_expiry": "retry", "expires_in": 60}, "on_expiry"),
         ({"condition": {}}, "condition"),
         ({"status": "completed"}, "status"),
         ({"id": UNKNOWN}, "id"),

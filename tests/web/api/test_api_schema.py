@@ -19,6 +19,7 @@ from werkzeug.serving import make_server
 
 from handlers import deadline, notification
 from scheduled_actions import action
+from scheduled_actions.core.config import Limit
 from scheduled_actions.registry import Registry
 from scheduled_actions.web.api.requests import IDEMPOTENCY_PATTERN
 from tests.conftest import ROOT
@@ -61,10 +62,12 @@ _PAYLOAD = {
 SEMANTIC_ERRORS: dict[str, dict[str, str]] = {
     "POST /api/v1/actions(/batch)?|PATCH /api/v1/actions/{id}": {
         **_PAYLOAD,
-        "fields_invalid": r"(actions[.][0-9]+[.])?scheduled_at",  # a local time without a time zone
-        "invalid_argument": r"(actions[.][0-9]+[.])?(condition.*|scheduled_at|dedup_key|on_(success|failure).*)",
+        # A local time without a time zone, an expiry after no time, or what happens without an expiry.
+        "fields_invalid": r"(actions[.][0-9]+[.])?(scheduled_at|expires_(at|in)|on_expiry)",
+        "invalid_argument": r"(actions[.][0-9]+[.])?"
+        r"(condition.*|scheduled_at|dedup_key|on_(success|failure).*|expires_(at|in)|on_expiry)",
         "follow_up_invalid": r"(actions[.][0-9]+[.])?on_(success|failure).*",
-        "refused_by_database": r"(actions[.][0-9]+[.])?(after|scheduled_at)",
+        "refused_by_database": r"(actions[.][0-9]+[.])?(after|scheduled_at|expires_at)",
     },
     "POST /api/v1/actions/(cancel|delete|retry)": {"fields_invalid": "(due_(from|to)|completed_to)|target_id"},
     "(POST /api/v1/schedules|PATCH /api/v1/schedules/{id})": {
@@ -97,7 +100,8 @@ SEMANTIC_ERRORS: dict[str, dict[str, str]] = {
     },
     "(POST /api/v1/webhooks/endpoints|PATCH /api/v1/webhooks/endpoints/{id})": {"fields_invalid": "filter"},  # its size
     "POST /api/v1/local-actions": {
-        **_RULE, **_PAYLOAD, "invalid_argument": r"name|recurrence|users[.].*|timezone",
+        **_RULE, **_PAYLOAD, "invalid_argument": r"name|recurrence|users[.].*|timezone|limit|expires_(at|in)|on_expiry",
+        "fields_invalid": "expires_(at|in)", "refused_by_database": "expires_at",
     },
 }  # fmt: skip
 
@@ -116,7 +120,9 @@ def address(a_runtime, caplog):
         take, notification.send, deadline.send_reminder, deadline.send_escalation, deadline.mark_missed,
         deadline.create_next,
     )  # fmt: skip
-    app = application(a_runtime(registry=registry, SCHEDULED_ACTIONS_ENCRYPTION_KEY=key))
+    runtime = a_runtime(registry=registry, SCHEDULED_ACTIONS_ENCRYPTION_KEY=key)
+    runtime.config.settings.limits["*"] = Limit()
+    app = application(runtime)
     numbers = itertools.count()
 
     def from_everywhere(environ, start_response):

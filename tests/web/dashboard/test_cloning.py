@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pydantic import BaseModel
@@ -90,6 +90,9 @@ def all_arguments(api):
         "after": [first],
         "on_success": FOLLOW_UPS,
         "on_failure": FOLLOW_UPS,
+        "limit": ["api:acme", "reports"],
+        "expires_at": "2031-01-01T12:00:00Z",
+        "on_expiry": "fail",
     }
 
 
@@ -102,7 +105,7 @@ def stored_arguments(connection, action_id):
 
 
 def test_an_untouched_clone_keeps_every_argument(person, api, connection, all_arguments):
-    assert all_arguments.keys() | {"delay", "timezone"} == CreateActionRequest.model_fields.keys()
+    assert all_arguments.keys() | {"delay", "timezone", "expires_in"} == CreateActionRequest.model_fields.keys()
     all_arguments["team_id"] = None
     made = api.schedule(**{name: value for name, value in all_arguments.items() if value is not None})
     page = person.opens(f"/action-types/payout:send?from={made['id']}").text
@@ -142,6 +145,7 @@ def test_a_clone_keeps_arguments_that_the_form_does_not_show(person, api, connec
         "payload": {"amount": 17},
         "priority": 8,
         "scheduled_at": None,
+        "parked_by": "limit",
     }
 
 
@@ -150,7 +154,20 @@ def test_a_clone_takes_emptied_and_changed_fields_from_the_form(person, api, con
     made = api.schedule(**{name: value for name, value in all_arguments.items() if value is not None})
     form = submitted(person.opens(f"/action-types/payout:send?from={made['id']}").text, "/action-types/payout:send")
     emptied = dict.fromkeys(
-        ("condition", "after", "on_success", "on_failure", "retry", "lock_group", "lock_group_blocks", "metadata"), ""
+        (
+            "condition",
+            "after",
+            "on_success",
+            "on_failure",
+            "retry",
+            "lock_group",
+            "lock_group_blocks",
+            "metadata",
+            "limit",
+            "expires_at",
+            "on_expiry",
+        ),
+        "",
     )
 
     done = person.sends(
@@ -158,7 +175,8 @@ def test_a_clone_takes_emptied_and_changed_fields_from_the_form(person, api, con
     )
 
     clone = stored_arguments(connection, done.location.rpartition("/")[2])
-    assert [clone[name] for name in (*emptied.keys() - {"after", "lock_group_blocks"}, "target_id")] == [None] * 7
+    columns = {*emptied, "target_id", "limit_keys"} - {"after", "lock_group_blocks", "limit"}
+    assert {name: clone[name] for name in columns} == dict.fromkeys(columns)
     assert clone["lock_group_blocks"] is False
     assert clone["payload"] == {"amount": 18, "at": "2030-03-05T08:30:00.123456Z"}
 
@@ -190,3 +208,44 @@ def test_a_clone_of_a_due_action_is_due_at_once(person, connection):
     )
 
     assert 'name="when" value="now" checked' in person.opens(f"/action-types/any:thing?from={model}").text
+
+
+def test_a_clone_whose_expiry_has_passed_is_refused_next_to_the_field(person, connection):
+    model = insert(
+        connection, action_type="any:thing", payload={}, status="skipped", expires_at="2020-01-01Z", on_expiry="skip"
+    )
+    form = submitted(person.opens(f"/action-types/any:thing?from={model}").text, "/action-types/any:thing")
+    assert form["expires_at"] == "2020-01-01T00:00:00"
+
+    refused = person.sends("/action-types/any:thing", **form)
+
+    assert refused.status_code == 400
+    assert "must be after scheduled_at" in refused.text.partition('id="f-expires_at-wrong"')[2][:200]
+    assert list(statuses(connection)) == [model]
+
+
+def test_the_form_takes_limit_keys_one_per_line_and_a_local_time_of_the_expiry(person, connection):
+    done = person.sends(
+        "/action-types/any:thing", payload="{}", **{"as": "json"}, limit=" api:acme \r\n\r\nreports", on_expiry="fail",
+        expires_at="2040-06-01T12:00:00",
+    )  # fmt: skip
+
+    action_id = done.location.rpartition("/")[2]
+    made = row(connection, action_id)
+    assert (made["limit_keys"], made["on_expiry"]) == (["api:acme", "reports"], "fail")
+    assert datetime.fromisoformat(made["expires_at"]) == datetime(2040, 6, 1, 12, tzinfo=UTC)
+    page = person.opens(f"/actions/{action_id}").text
+    assert "api:acme, reports" in page
+    assert "then failed" in page
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [({"limit": "unknown"}, "limit"), ({"on_expiry": "fail"}, "on_expiry"), ({"expires_at": "soon"}, "expires_at")],
+)
+def test_the_form_shows_an_invalid_limit_or_expiry_next_to_its_field(person, connection, given, field):
+    refused = person.sends("/action-types/any:thing", payload="{}", **{"as": "json"}, **given)
+
+    assert refused.status_code == 400
+    assert f'id="f-{field}-wrong"' in refused.text
+    assert statuses(connection) == {}

@@ -52,7 +52,10 @@ create or replace function schedule_action(
     item.metadata := metadata;
     item.created_by := created_by;
     item.limit_keys := limits;
-    item.expires_at := coalesce(expires_at, item.scheduled_at + expires_in);
+    item.expires_at := case
+      when expires_in is null then expires_at
+      else scheduled_actions_expires_at(item.scheduled_at, expires_in)
+    end;
     item.on_expiry := case when item.expires_at is not null then on_expiry end;
     problem := scheduled_actions_problem(
       action_type, payload, item.scheduled_at, team_id, priority, max_attempts, retry, lock_group, item.dedup_key,

@@ -20,8 +20,8 @@ create or replace function scheduled_actions_elements(new_actions jsonb)
       case when e.has_extras then scheduled_actions_follow_up_list(e.on_success) end,
       case when e.has_extras then scheduled_actions_follow_up_list(e.on_failure) end,
       e.limit_keys, case when e.limit_keys is not null and e.due_at <= scheduled_actions_now() then 'limit' end,
-      coalesce(e.expires_at, e.due_at + make_interval(secs => e.expires_in)),
-      case when coalesce(e.expires_at, e.due_at + make_interval(secs => e.expires_in)) is not null then e.on_expiry end,
+      coalesce(e.expires_at, scheduled_actions_expires_at(e.due_at, e.expires_in)),
+      case when coalesce(e.expires_at::text, e.expires_in::text) is not null then e.on_expiry end,
       coalesce(
         scheduled_actions_problem(
           e.action_type, e.payload, e.due_at, e.team_id, e.priority, e.max_attempts, e.retry, e.lock_group, e.dedup_key,
@@ -30,7 +30,7 @@ create or replace function scheduled_actions_elements(new_actions jsonb)
           then format('delay: %s is not a number of seconds between 0 and a hundred years', e.delay) end,
         case when e.is_limited
           then scheduled_actions_limits_problem(
-            e.limit_keys, e.due_at, e.expires_at, make_interval(secs => e.expires_in), e.on_expiry) end,
+            e.limit_keys, e.due_at, e.expires_at, e.expires_in, e.on_expiry) end,
         case when e.has_extras
           then scheduled_actions_dependencies_problem(e.condition, e.after, e.on_success, e.on_failure, e.team_id) end)
     from (
@@ -42,7 +42,10 @@ create or replace function scheduled_actions_elements(new_actions jsonb)
         case when r.dedup_key is not null then r.payload ->> 'event' end as dedup_event,
         r.dedup_window, coalesce(r.dedup_mode, 'latest') as dedup_mode, r.target, r.user_id, r.metadata, r.created_by,
         r.condition, r.after, r.on_success, r.on_failure, r.delay,
-        scheduled_actions_limit_keys(r."limit") as limit_keys, r.expires_at, r.expires_in,
+        scheduled_actions_limit_keys(r."limit") as limit_keys, r.expires_at,
+        case when r.expires_in is not null
+          -- Larger numbers, which make_interval refuses without naming the argument, are refused by name.
+          then make_interval(secs => greatest(-1, least(r.expires_in, 3155760001))) end as expires_in,
         coalesce(r.on_expiry, 'skip') as on_expiry,
         coalesce(r."limit"::text, r.expires_at::text, r.expires_in::text, r.on_expiry) is not null as is_limited,
         coalesce(r.condition, r.on_success, r.on_failure, r.after) is not null as has_extras,

@@ -3,7 +3,7 @@
 from typing import Annotated, ClassVar, Literal, Self
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
 from scheduled_actions.actions import management, search
 from scheduled_actions.core.action import Action, Scheduled, Status
@@ -18,6 +18,8 @@ from scheduled_actions.web.api.models import (
     Id,
     Instant,
     JsonObject,
+    LimitAndExpiry,
+    LimitAndExpiryOptions,
     LongText,
     Ownership,
     PageQuery,
@@ -78,7 +80,7 @@ class AllActionOptions(ActionOptions, HookOptions):
     user_id: ShortText | None = None
 
 
-class CreateActionRequest(Scheduling, AllActionOptions, Ownership):
+class CreateActionRequest(Scheduling, LimitAndExpiryOptions, AllActionOptions, Ownership):
     """A new action; fields are the arguments of `schedule_action`."""
 
     action_type: ActionTypeName
@@ -107,13 +109,15 @@ class CreateActionsRequest(RequestModel):
     actions: list[CreateActionRequest] = Field(min_length=1, max_length=BATCH_MOST)
 
 
-class UpdateActionRequest(PatchModel, Scheduling, AttemptOptions, HookOptions):
+class UpdateActionRequest(PatchModel, Scheduling, LimitAndExpiry, AttemptOptions, HookOptions):
     """Changes to a pending action. Omitted fields keep their values.
 
-    Null removes `condition`, `after`, `on_success` or `on_failure`; other fields cannot be null.
+    Null removes `limit`, `expires_at`, `condition`, `after`, `on_success` or `on_failure`; other fields cannot be null.
     """
 
-    nullable: ClassVar[frozenset[str]] = frozenset({"condition", "after", "on_success", "on_failure"})
+    nullable: ClassVar[frozenset[str]] = frozenset(
+        {"limit", "expires_at", "condition", "after", "on_success", "on_failure"}
+    )
 
     payload: JsonObject | None = Field(None, description="Replaces the whole payload.")
     retry: RetryPolicy | None = Field(None, description="Retry policy of this action.")
@@ -289,11 +293,20 @@ class ActionTemplate(Record):
     "been pruned.",
     cancel_requested_at=None,
     lease_expires_at=None,
+    parked_by="Why ticks pass over a due action: `limit` while it is queued for its limit keys, or the id of a pause; "
+    "null for other actions.",
+    expires_at="No attempt starts from then on; null: the action does not expire.",
+    on_expiry="How it ends if it has not started by `expires_at`: `skip` or `fail`; null without `expires_at`.",
     history="Attempts, and changes by people, oldest first: the first 5 and the last 45 entries. A first attempt that "
     "completes has no entry.",
 )
 class ActionDocument(ActionTemplate):
     """An action: one row, one unit of work."""
+
+    limit: list[str] | None = Field(
+        validation_alias=AliasChoices("limit", "limit_keys"),
+        description="Limit keys, whose limits apply while the action runs; null: no limits.",
+    )
 
 
 @shares_fields(

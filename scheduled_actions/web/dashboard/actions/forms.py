@@ -18,6 +18,7 @@ from scheduled_actions.web.dashboard.actions.schema_forms import Field
 from scheduled_actions.web.dashboard.forms import (
     Parser,
     as_flag,
+    as_instant,
     as_json,
     as_number,
     as_text,
@@ -39,6 +40,9 @@ _PARSERS: dict[str, Parser] = {
     **dict.fromkeys(_NUMBERS, as_number),
     **dict.fromkeys(_DOCUMENTS, as_json),
     "after": lambda _name, text, _zone: text.split(),
+    "limit": lambda _name, text, _zone: [line.strip() for line in text.splitlines() if line.strip()],
+    "expires_at": as_instant,
+    "on_expiry": as_text,
     "lock_group_blocks": as_flag,
 }
 #: The fields of a pending action that can change, besides its due time and payload.
@@ -125,6 +129,8 @@ def _arguments(action: Document) -> dict[str, Any]:
     given = {name: getattr(action, name, None) for name in CreateActionRequest.model_fields.keys() - _NOT_CLONED}
     if action.target_type is not None and action.target_id is not None:
         given["target"] = {"type": action.target_type, "id": action.target_id}
+    if action.expires_at is not None:
+        given["expires_at"] = action.expires_at.isoformat()
     if isinstance(action.condition, dict) and "after" in action.condition:
         # The column `condition` stores both.
         given |= {"after": action.condition["after"], "condition": action.condition.get("condition")}
@@ -137,7 +143,8 @@ def _shown(context: RequestContext, original: Any) -> dict[str, str]:  # noqa: A
     shown = {name: str(given[name]) for name in (*_TEXTS, *_NUMBERS) if name in given}
     shown |= {name: pretty(given[name]) for name in _DOCUMENTS if name in given}
     shown |= {f"target_{name}": text for name, text in given.get("target", {}).items()}
-    shown["after"] = "\n".join(map(str, given.get("after", ())))
+    shown |= {name: "\n".join(map(str, given.get(name, ()))) for name in ("after", "limit")}
+    shown |= {"expires_at": when_input(original.expires_at, context.zone), "on_expiry": given.get("on_expiry", "")}
     shown["lock_group_blocks"] = "on" if given.get("lock_group_blocks") else ""
     # A clone keeps a due time in the future.
     is_due = original.scheduled_at <= context.now
