@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import pytest
 from psycopg.types.json import Jsonb
 
 from scheduled_actions import Fail, action
+from scheduled_actions.actions.model import NewAction
+from scheduled_actions.core.config import Limit
+from scheduled_actions.core.errors import FollowUpInvalid
+from scheduled_actions.web.api.problems import field_problems
 from tests.factories import insert, projects, row
 
 UNKNOWN = "0197a000-0000-7000-8000-00000000dead"
@@ -72,6 +77,22 @@ def last_entry(connection, action_id):
         ({"action_type": "test:run", "target": "x"}, "target: must be an object such as"),
         ({"action_type": "test:run", "condition": 7}, "condition: must be a JSON object"),
         ({"action_type": "test:run", "colour": "red"}, "'colour' is not an argument"),
+        ({"action_type": "test:run", "limits": ["api:a"]}, "'limits' is not an argument"),
+        ({"action_type": "test:run", "limit": 7}, "limit: must be a key, or a list of one to three keys"),
+        ({"action_type": "test:run", "limit": ["api:a", "api:a"]}, "limit: the keys must differ"),
+        ({"action_type": "test:run", "limit": "x" * 3000}, "limit: each key must have 1 to 255 characters"),
+        ({"action_type": "test:run", "expires_in": 0}, "expires_in: must be above 0"),
+        ({"action_type": "test:run", "expires_in": 1e300}, "expires_in: must be above 0 and at most a hundred years"),
+        ({"action_type": "test:run", "expires_in": "soon"}, "invalid input syntax for type double precision"),
+        ({"action_type": "test:run", "on_expiry": "fail"}, "on_expiry: has no effect without"),
+        (
+            {"action_type": "test:run", "expires_at": "2020-01-01Z", "on_expiry": "fail"},
+            "expires_at: (2020-01-01",
+        ),
+        (
+            {"action_type": "test:run", "expires_at": "2020-01-01Z", "scheduled_at": "2030-01-01Z"},
+            "must be after scheduled_at (2030-01-01",
+        ),
     ],
 )
 def test_a_rejected_follow_up_becomes_a_failed_child_of_its_parent(project, connection, follow_up, problem):
@@ -165,3 +186,67 @@ def test_on_failure_of_a_rejected_follow_up_is_scheduled(project, connection):
     assert [(alarmed["payload"], alarmed["status"]) for alarmed in children(connection, child["id"])] == [
         ({"alarm": True}, "completed")
     ]
+
+
+def test_a_follow_up_that_has_expired_is_skipped_and_needs_no_attention(project, connection):
+    late = {"action_type": "test:run", "expires_at": "2020-01-01Z", "on_failure": {"action_type": "test:run"}}
+    parent = insert_parent(connection, on_success=[late, {"action_type": "test:run", "expires_in": 3600}])
+
+    project.processor.tick()
+
+    skipped, in_time = children(connection, parent)
+    if skipped["status"] != "skipped":
+        skipped, in_time = in_time, skipped
+    assert skipped["status"] == "skipped"
+    assert skipped["error_message"].startswith("expired before it was scheduled: expires_at: (2020-01-01")
+    assert skipped["history"][-1]["outcome"] == "expired"
+    assert children(connection, skipped["id"]) == []
+    assert in_time["status"] == "completed"
+
+
+def test_a_retried_follow_up_with_an_invalid_limit_key_does_not_stop_the_claims(project, connection):
+    """A key of this length does not fit into the index of the queues."""
+    parent = insert_parent(connection, on_success=[{"action_type": "test:run", "limit": "x" * 3000}])
+    project.processor.tick()
+    (child,) = children(connection, parent)
+    project.scheduler.retry_action(child["id"])
+    other = insert_parent(connection)
+
+    project.processor.tick()
+
+    assert [row(connection, action_id)["status"] for action_id in (child["id"], other)] == ["completed"] * 2
+
+
+def test_a_follow_up_is_stored_with_its_limit_and_its_expiry(project, connection):
+    project.config.settings.limits["api:*"] = Limit(at_once=1)
+    follow_up = {"action_type": "test:run", "limit": "api:acme", "expires_in": 90, "on_expiry": "fail", "delay": 60}
+    new = NewAction(action_type="test:run", payload={}, on_success=follow_up)
+    by_python = project.scheduler.schedule_action(new).id
+    by_sql = insert_parent(connection, on_success=follow_up)
+
+    project.processor.tick()
+
+    for parent in (by_python, by_sql):
+        (child,) = children(connection, parent)
+        assert (child["limit_keys"], child["on_expiry"], child["parked_by"]) == (["api:acme"], "fail", None)
+        apart = datetime.fromisoformat(child["expires_at"]) - datetime.fromisoformat(child["scheduled_at"])
+        assert apart == timedelta(seconds=90)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"limit": "unknown"}, "on_success.0.limit"),
+        ({"limit": []}, "on_success.0.limit"),
+        ({"expires_in": -1}, "on_success.0.expires_in"),
+        ({"expires_at": "2030-01-01Z", "scheduled_at": "2030-01-02T00:00:00Z"}, "on_success.0.expires_at"),
+        ({"on_expiry": "fail"}, "on_success.0.on_expiry"),
+    ],
+)
+def test_python_refuses_a_follow_up_with_an_invalid_limit_or_expiry(project, wrong, field):
+    new = NewAction(action_type="test:run", payload={}, on_success={"action_type": "test:run", **wrong})
+
+    with pytest.raises(FollowUpInvalid) as caught:
+        project.scheduler.schedule_action(new)
+
+    assert [one.where for one in field_problems(caught.value)] == [field]
