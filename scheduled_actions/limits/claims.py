@@ -163,12 +163,16 @@ def _columns(keys: Iterable[KeyId]) -> dict[str, str]:
 def give_back(connection: Connection, claimed: Iterable[Claimed]) -> None:
     """Move the rates of limit keys back for actions that were claimed and not started.
 
+    Those that had expired when they were claimed are left out: `claim_expired` takes no start of a rate.
+
     Args:
         connection: In autocommit mode.
         claimed: The actions; each has limit keys.
     """
-    keys = [KeyId(one.team_id or "", key) for one in claimed for key in one.limit_keys or ()]
-    sql.run(connection, "give_back", _columns(keys))
+    advanced = [one for one in claimed if one.expired_while is None]
+    keys = [KeyId(one.team_id or "", key) for one in advanced for key in one.limit_keys or ()]
+    if keys:
+        sql.run(connection, "give_back", _columns(keys))
 
 
 def prune_keys(connection: Connection, *, limit: int) -> int:

@@ -292,6 +292,12 @@ def test_an_action_that_expires_in_its_queue_changes_no_rate(project, connection
 
     assert (project.calls, row(connection, late)["status"]) == ([started], "skipped")
     assert connection.execute("select full_until from scheduled_action_limit_keys").fetchone() == rate
+    schedule_in_sql(connection, limits=["api:acme"], expires_in=MINUTE)
+    move_clock(connection, 2 * HOUR)
+    with connection.transaction():
+        claimed = limit_claims.claim_expired(connection, a_tick(connection), limit=1)
+    limit_claims.give_back(connection, claimed)
+    assert connection.execute("select full_until from scheduled_action_limit_keys").fetchone() == rate
 
 
 def test_more_expired_actions_than_one_statement_claims_end_in_one_tick(project, connection):
