@@ -50,6 +50,16 @@ def test_the_context_of_a_handler_takes_the_arguments_of_schedule_action_except_
     assert list(taken.values())[1:] == [parameter for name, parameter in expected.items() if name != "connection"]
 
 
+@pytest.mark.parametrize("function", [scheduled_actions.schedule_when, scheduled_actions.schedule_local])
+def test_functions_that_schedule_actions_otherwise_take_its_arguments_too(function):
+    expected = inspect.signature(scheduled_actions.schedule_action, eval_str=True).parameters
+    taken = inspect.signature(function, eval_str=True).parameters
+
+    # Times and users of `schedule_local` come from its own arguments.
+    own = {"scheduled_at", "timezone", "user_id"} if function is scheduled_actions.schedule_local else set()
+    assert expected.keys() - taken.keys() == own
+
+
 @pytest.mark.parametrize("function", [scheduled_actions.schedule_action, scheduled_actions.Context.schedule])
 def test_the_python_reference_shows_the_complete_signature(function):
     signature = inspect.signature(function)

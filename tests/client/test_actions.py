@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 import scheduled_actions
+from scheduled_actions.core.config import Limit
 from scheduled_actions.core.errors import InvalidArgument, UnknownAction, UnknownFact
 from tests.factories import insert
 
@@ -47,6 +48,19 @@ def test_an_action_waits_for_another_one_until_a_timeout(project):
 
     expected = {"after": [str(first)], "condition": {"timeout": 7200}}
     assert scheduled_actions.get_action(waiting).condition == expected
+
+
+def test_a_waiting_action_has_a_limit_and_an_expiry_which_can_change(project):
+    project.config.settings.limits["api:*"] = Limit(at_once=1)
+    options = {"limit": "api:acme", "expires_in": timedelta(hours=1), "on_expiry": "fail"}
+    waiting = scheduled_actions.schedule_when("test:run", {}, APPROVED, **options).id
+    found = scheduled_actions.get_action(waiting)
+
+    changed = scheduled_actions.update_action(waiting, limit=None, expires_at="2040-01-01")
+
+    assert (found.limit_keys, found.on_expiry) == (["api:acme"], "fail")
+    assert found.expires_at == found.scheduled_at + timedelta(hours=1)
+    assert (changed.limit_keys, changed.expires_at.year) == (None, 2040)
 
 
 def test_facts_are_reported_read_and_deleted(project):

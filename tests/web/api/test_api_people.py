@@ -91,10 +91,23 @@ def test_local_actions_are_due_in_the_time_zone_of_each_user(api):
     assert api("GET", f"/schedules/{daily.json['scheduled'][1]['schedule_id']}").json["name"] == "greeting:kai"
 
 
+def test_local_actions_take_a_limit_and_expire_after_their_due_time(api):
+    options = {"limit": "api:mail", "expires_in": "PT30M", "on_expiry": "fail"}
+
+    scheduled = api("POST", "/local-actions", LOCAL | options).json["scheduled"]
+
+    for one, expires_at in zip(scheduled, ("2026-03-05T08:30:00Z", "2026-03-05T00:30:00Z"), strict=True):
+        shown = api("GET", f"/actions/{one['action_id']}").json
+        assert (shown["limit"], shown["expires_at"], shown["on_expiry"]) == (["api:mail"], expires_at, "fail")
+
+
 @pytest.mark.parametrize(
     ("changes", "status", "text"),
     [
         ({"local_time": "nine"}, 400, "local_time"),
+        ({"limit": "unknown"}, 400, "limit"),
+        ({"expires_at": "2026-03-05T07:00:00Z"}, 400, "expires_at"),
+        ({"expires_at": "2026-03-06T07:00:00Z", "recurrence": "daily"}, 400, "expires_at"),
         ({"users": [{"user_id": "ann", "timezone": "Mars"}]}, 400, "timezone"),
         ({"users": USERS + USERS[:1]}, 400, "users"),
         ({"recurrence": "0 10 * * *"}, 400, "recurrence"),
