@@ -127,6 +127,7 @@ LOOKING = {
     "/deadlines",
     "/deadlines/{id}",
     "/limits",
+    "/limits/pauses",
     "/mail",
     "/mail/{mail}",
     "/mail/{mail}/html",

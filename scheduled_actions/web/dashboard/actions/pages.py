@@ -49,7 +49,7 @@ _REMEDIES = {
     Code.SNOOZED: _RUN_NOW,
     Code.CONDITION_NOT_MET: "Make the condition true. Press `Run now` to evaluate the condition on the next tick",
     Code.NOT_DUE: _RUN_NOW,
-    Code.PAUSED: "Resume it on the page Limits; its actions then run in order",
+    Code.PAUSED: "Resume it on the page Pauses; its actions then run in order",
 }
 #: The title and the CSS class of each outcome; other outcomes are shown as stored.
 _OUTCOMES = {
