@@ -132,6 +132,7 @@ def ids(client, connection):
         "deadlines": made["deadline"],
         "webhooks": made["endpoint"],
         "calendar": made["feed"],
+        "limits": made["pause"],
     } | {"deliveries": made["delivery"]}
 
 

@@ -127,6 +127,7 @@ def test_the_page_of_an_action_names_the_full_key_and_links_to_the_actions_that_
     assert 'limit key "api:acme" (pattern "api:*") is full: 1 of 1 slots are in use, and 1 action is ahead' in shown
     assert f"Its slots are held by {running.id} ." in shown
     assert f'href="/dashboard/actions/{running.id}"' in page.text
+    assert 'href="/dashboard/limits?prefix=api%3Aacme"' in page.text
     assert 'Wait for a slot, or raise at_once of [limits."api:*"] .' in shown
 
 
