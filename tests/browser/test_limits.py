@@ -25,6 +25,22 @@ def test_limit_keys_are_accessible_and_fit_on_a_phone(site, a_holder, connection
     assert viewer.page.locator("tbody tr").count() == 1
 
 
+def test_pauses_fit_on_a_phone(site, a_holder, connection):
+    for name in ("g", "long" * 60):
+        connection.execute(
+            "select scheduled_actions_pause('lock_group', %s, 'red', %s, 'ada', now() + interval '1 day')",
+            (name, "note " * 150),
+        )
+    viewer = a_holder("operator", viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+
+    looks_right(viewer, "/limits/pauses")
+    does_not_spill(viewer, "/limits/pauses")
+    assert viewer.page.get_by_role("button", name="Resume").count() == 2
+    for path in ("", "/actions"):
+        looks_right(viewer, path)
+        does_not_spill(viewer, path)
+
+
 def test_a_type_is_paused_its_action_held_back_and_resumed(site, a_holder, connection):
     viewer = a_holder("operator")
     page = viewer.page
