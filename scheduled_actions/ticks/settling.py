@@ -101,7 +101,7 @@ class ResultWriter:
                 status = self._tick.settlement_of(attempt).settlement.status
             self._count(attempt, status)
             written.may_have_freed_more |= (
-                bool(attempt.claimed.lock_group or attempt.claimed.limit_keys or attempt.result.follow_ups)
+                bool(attempt.claimed.lock_group or attempt.result.follow_ups)
                 or attempt.is_awaited
                 or (status is Status.PENDING and not isinstance(attempt.result.outcome, Released))
             )
@@ -113,7 +113,6 @@ class ResultWriter:
         """Count completed actions; settle those whose schedule was changed meanwhile and now waits for their end."""
         self._announced = running if done.announced else None
         written = WriteResult(done.announced)
-        written.may_have_freed_more = any(attempt.claimed.limit_keys for attempt in attempts)
         if done.lost:
             for attempt in attempts:
                 # Either the claim was lost, or the schedule was changed while the action ran and now waits for its end.
@@ -158,7 +157,7 @@ class ResultWriter:
             written.add(settled)
             for attempt in settled.tried:
                 self._count(attempt, settled.statuses.get(attempt.claimed.id))
-                written.may_have_freed_more |= bool(attempt.claimed.lock_group or attempt.claimed.limit_keys)
+                written.may_have_freed_more |= bool(attempt.claimed.lock_group)
         return written
 
     def _settle_waiting(self, waiting: Sequence[Attempt]) -> WriteResult:

@@ -307,6 +307,8 @@ class Tick:
         self._writer.give_back_rates()
         if written.may_have_freed_more:
             self._claimer.scanner.scan_again()
+        elif any(attempt.claimed.limit_keys for attempt in attempts):
+            self._claimer.scanner.scan_queues_again()
         for outcome in [attempt.result.outcome for attempt in attempts]:
             if isinstance(outcome, Snoozed) and (seconds := outcome.delay.total_seconds()) <= FRESH_SECONDS:
                 self._snoozed_until = max(self._snoozed_until or 0.0, self._state.monotonic() + seconds)

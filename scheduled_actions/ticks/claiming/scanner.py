@@ -86,6 +86,11 @@ class ClaimScanner:
         for scan in self._scans:
             scan.scan_again()
 
+    def scan_queues_again(self) -> None:
+        """Force another scan of the queues of limit keys, because slots were freed."""
+        if self._queues is not None:
+            self._queues.scan_again()
+
     def restart(self) -> None:
         """Restart both scans from the front, because claimed actions were released."""
         for scan in self._scans:
