@@ -28,6 +28,7 @@ from scheduled_actions.cli.output import (
 )
 from scheduled_actions.cli.parameters import json_option, page_options, team_option
 from scheduled_actions.cli.project import Project, pass_project
+from scheduled_actions.limits.rules.display import WAITING_MOST
 
 if TYPE_CHECKING:
     from scheduled_actions.limits.service import LimitKey
@@ -201,6 +202,4 @@ def _next_start(key: LimitKey) -> str:
 
 
 def _waiting(number: int) -> str:
-    from scheduled_actions.limits.service import WAITING_MOST  # noqa: PLC0415 - help needs no database driver
-
     return f"{number:,}{'+' if number >= WAITING_MOST else ''}"

@@ -13,13 +13,10 @@ from scheduled_actions.core.pages import MAX_PAGE_SIZE, read_page_by
 from scheduled_actions.database.connection import Connection, Database
 from scheduled_actions.database.statements import Statements, texts
 from scheduled_actions.limits.rules.admission import KeyId
-from scheduled_actions.limits.rules.rates import rate_text
+from scheduled_actions.limits.rules.display import WAITING_MOST, rate_text
 from scheduled_actions.registry.limit_keys import KEY_LIMIT
 
 sql = Statements(__file__)
-
-#: Maximum number of actions of a queue that are counted.
-WAITING_MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +69,15 @@ class LimitList(list[LimitKey]):
     def __init__(self, page: LimitPage) -> None:
         super().__init__(page.limits)
         self.next_cursor = page.next_cursor
+
+
+class PatternCounts(NamedTuple):
+    """The slots in use and the queued actions of the keys of a pattern, each counted to `WAITING_MOST`."""
+
+    #: None: keys that match no pattern.
+    pattern: str | None
+    in_use: int
+    queued: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +146,19 @@ def read_keys(connection: Connection, keys: Sequence[KeyId], *, is_of_team: bool
         "team_ids": texts(key.team_id for key in keys),
         "limit_keys": texts(key.limit_key for key in keys),
         "is_of_team": is_of_team,
+        "most": WAITING_MOST,
     }
     return [_limit_key(*row) for row in sql.run_leniently(connection, "read_keys", columns)]
+
+
+def count_patterns(connection: Connection) -> list[PatternCounts]:
+    """Return the counts of each pattern, and those of keys without one, reading few rows per pattern."""
+    return [PatternCounts(*row) for row in sql.run(connection, "count_patterns", most=WAITING_MOST)]
+
+
+def count_pauses(connection: Connection) -> int:
+    """Return the number of active pauses."""
+    return int(sql.run_one(connection, "count_pauses")[0])
 
 
 def _limit_key(  # noqa: PLR0917 - the columns of read_keys.sql

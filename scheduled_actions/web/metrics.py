@@ -11,6 +11,7 @@ from flask import Response
 
 from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import ExtraMissing
+from scheduled_actions.limits import service as limits
 from scheduled_actions.operations import recent_activity as store
 from scheduled_actions.ticks.report import OTHER_TYPES, SUM, cumulated
 
@@ -39,6 +40,8 @@ _TICKS_MOST = 2_000
 _ROWS_MOST = 20_000
 #: An action is overdue when it has been due for longer than this, in seconds.
 _OVERDUE_SECONDS = 300.0
+#: Label of the keys that match no pattern.
+NO_PATTERN = "(none)"
 _NAME = "scheduled_actions"
 _SINCE = ", since the tables were created."
 
@@ -72,12 +75,15 @@ class _Tables(Collector):
         with runtime.database.connection() as connection:
             self._counted = store.counted(connection, limit=_ROWS_MOST)
             self._ticks = store.recent_ticks(connection, seconds=RECENT_SECONDS, limit=_TICKS_MOST)
+            self._patterns = limits.count_patterns(connection)
+            self._pauses = limits.count_pauses(connection)
         self._counts = runtime.action_operations.counts(overdue_seconds=_OVERDUE_SECONDS)
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric."""
         yield from self._sums()
         yield from self._gauges()
+        yield from self._limits()
         yield from self._recent()
 
     def _sums(self) -> Iterator[Metric]:
@@ -127,6 +133,26 @@ class _Tables(Collector):
             "Seconds for which the oldest due action that is neither queued nor paused has been due; 0 without any.",
             counts.oldest_due_seconds or 0.0,
         )
+
+    def _limits(self) -> Iterator[Metric]:
+        slots = GaugeMetricFamily(
+            f"{_NAME}_limit_slots_in_use",
+            "Slots of limit keys in use, by pattern; the first 1,000 slots are counted.",
+            labels=["pattern"],
+        )
+        queued = GaugeMetricFamily(
+            f"{_NAME}_limit_queued_actions",
+            "Due actions in the queues of limit keys, by the pattern of their first key, counted up to 1,000.",
+            labels=["pattern"],
+        )
+        for one in self._patterns:
+            if one.pattern is not None or one.in_use or one.queued:
+                slots.add_metric([_label(one.pattern or NO_PATTERN)], one.in_use)
+                queued.add_metric([_label(one.pattern or NO_PATTERN)], one.queued)
+        yield slots
+        yield queued
+        yield _gauge("active_pauses", "Active pauses.", self._pauses)
+        yield _gauge("paused_actions", "Due actions held back by pauses, counted up to 10,000.", self._counts.paused)
 
     def _recent(self) -> Iterator[Metric]:
         recent = GaugeMetricFamily(

@@ -63,6 +63,7 @@ _READINGS = {
     "count_team": {"": {"team_id": "team-1", "statuses": _ALL, "most": 500, "overdue_seconds": 300}},
     "due_actions": {"": {"most": 500, "overdue_seconds": 300}},
     "count_due": {"": {}},
+    "count_patterns": {"": {"most": 500}},
     "doctor_limits": {"": {"most": 500, "most_names": 20, "seconds": 600}},
     "doctor_work": {"": {"most": 500, "most_results": 500, "most_names": 20}},
     "parent_action": {"": {"id": _AN_ID, "team_id": None}},

@@ -7,8 +7,8 @@ import pytest
 from scheduled_actions.core.config import checks
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.limits import claims as limit_claims
-from scheduled_actions.limits.rules.rates import rate_text
-from scheduled_actions.limits.service import LimitPage, sql
+from scheduled_actions.limits.rules.display import rate_text
+from scheduled_actions.limits.service import LimitPage, PatternCounts, count_patterns, count_pauses, sql
 from tests.factories import database_now, insert_many, projects
 from tests.limits.test_claims import THREE, claim, limits, schedule
 
@@ -121,11 +121,11 @@ def test_a_team_gets_its_own_keys_and_no_numbers_of_other_teams(connection, list
     assert (whole.in_use + whole.waiting, whole.across_teams) == (5, True)
 
 
-def test_the_actions_of_a_queue_are_counted_to_a_limit(connection, listed, monkeypatch):
+def test_the_actions_of_a_queue_are_counted_to_a_limit(connection, listed):
     limits(connection, THREE)
-    insert_many(connection, 10_001, limit_keys=["api:acme"], parked_by="limit")
+    insert_many(connection, 1_001, limit_keys=["api:acme"], parked_by="limit")
 
-    assert [one.waiting for one in listed().limits] == [10_000]
+    assert [one.waiting for one in listed().limits] == [1_000]
 
 
 @pytest.mark.parametrize(
@@ -191,3 +191,38 @@ def test_the_position_after_a_key_across_teams_is_the_next_key(connection, liste
 
     assert (keys(first), first.limits[0].waiting) == ([("all:x", None)], 5)
     assert keys(listed(limit=1, cursor=first.next_cursor)) == [("all:y", None)]
+
+
+def test_slots_and_queued_actions_are_counted_by_the_pattern_that_applies(connection):
+    limits(connection, {"api:*": {"at_once": 2}, "api:acme": {"at_once": 1}, "api:a*": {"at_once": 1}, "z": {}})
+    for key, count in (("api:x", 4), ("api:acme", 3), ("api:acme2", 2), ("api", 1), ("api:", 1), ("zz", 2)):
+        schedule(connection, key, count=count, team_id="blue")
+    claim(connection)
+
+    assert count_patterns(connection) == [
+        PatternCounts("api:*", 3, 2), PatternCounts("api:a*", 1, 1), PatternCounts("api:acme", 1, 2),
+        PatternCounts("z", 0, 0), PatternCounts(None, 0, 3),
+    ]  # fmt: skip
+
+
+def test_queued_actions_without_any_rules_have_no_pattern(connection):
+    insert_many(connection, 1_001, limit_keys=["api:acme"], parked_by="limit")
+
+    assert count_patterns(connection) == [PatternCounts(None, 0, 1_000)]
+
+
+def test_a_pattern_for_all_keys_counts_those_that_no_longer_pattern_matches(connection):
+    limits(connection, {"*": {"at_once": 1}, "api:*": {"at_once": 1}})
+    for key in ("a", "api:x", "é", "\U0001f600"):
+        schedule(connection, key, count=2)
+
+    assert count_patterns(connection) == [PatternCounts("*", 0, 6), PatternCounts("api:*", 0, 2)]
+
+
+def test_only_active_pauses_are_counted(connection):
+    connection.execute(
+        "insert into scheduled_action_pauses (kind, name, ends_at) values"
+        " ('team', 'a', null), ('team', 'b', 'tomorrow'), ('team', 'c', 'yesterday')"
+    )
+
+    assert count_pauses(connection) == 2

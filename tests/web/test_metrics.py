@@ -16,6 +16,7 @@ from scheduled_actions.registry import Registry
 from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.report import MetricsBuffer
 from tests.factories import a_tick, database_now, due_for, insert, insert_many, move_clock, together
+from tests.limits.test_claims import claim, limits, schedule
 from tests.web.conftest import ADMIN_TOKEN, application
 
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
@@ -314,3 +315,28 @@ def test_a_scrape_reads_recent_ticks_with_an_index(project, connection, scrape):
     assert "Seq Scan" not in text
     assert "scheduled_action_ticks_started" in text
     assert samples(scrape())["recent_ticks", "finished"] == 14
+
+
+def test_limits_are_counted_by_pattern_and_pauses_as_a_whole(scrape, connection):
+    limits(connection, {"api:*": {"at_once": 1}, "mail": {}})
+    schedule(connection, "api:acme", count=3)
+    schedule(connection, "gone")
+    claim(connection)
+    insert(connection, parked_by="0197a000-0000-7000-8000-000000000001")
+    connection.execute("insert into scheduled_action_pauses (kind, name) values ('team', 'blue')")
+
+    found = {
+        (sample.name, sample.labels.get("pattern")): sample.value
+        for family in prometheus_text(scrape().text)
+        for sample in family.samples
+        if "limit_" in sample.name or "paused" in sample.name or "pauses" in sample.name
+    }
+
+    name = "scheduled_actions_limit"
+    assert found == {
+        (f"{name}_slots_in_use", "api:*"): 1, (f"{name}_slots_in_use", "mail"): 0,
+        (f"{name}_slots_in_use", "(none)"): 0,
+        (f"{name}_queued_actions", "api:*"): 2, (f"{name}_queued_actions", "mail"): 0,
+        (f"{name}_queued_actions", "(none)"): 1,
+        ("scheduled_actions_active_pauses", None): 1, ("scheduled_actions_paused_actions", None): 1,
+    }  # fmt: skip

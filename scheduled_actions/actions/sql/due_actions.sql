@@ -72,6 +72,7 @@ select
       select
       from scheduled_actions a
       where a.status = 'pending' and a.parked_by = 'limit' and a.scheduled_at <= scheduled_actions_now()
+      order by a.parked_by, a.priority, a.scheduled_at, a.id
       limit %(most)s
     ) queued
   ),
@@ -82,6 +83,7 @@ select
       from scheduled_actions a
       -- The id of a pause begins with a hexadecimal digit.
       where a.status = 'pending' and a.parked_by < 'g' and a.scheduled_at <= scheduled_actions_now()
+      order by a.parked_by, a.priority, a.scheduled_at, a.id
       limit %(most)s
     ) paused
   )

@@ -1,4 +1,4 @@
--- Returns limit keys in the given order, each with its limits, its slots in use and its queue, counted to 10,000. The first
+-- Returns limit keys in the given order, each with its limits, its slots in use and its queue, counted to `most`. The first
 -- key is left out if it is not in use: it has no row and no queued actions. With `is_of_team`, the numbers of a key whose limit applies across
 -- teams are null, and its queue is that of the team.
 select
@@ -27,15 +27,17 @@ cross join lateral (
         and not o.is_of_all_teams
         and a.limit_keys[1] = k.limit_key
         and coalesce(a.team_id, '') = k.team_id
-      order by a.priority, a.scheduled_at, a.id
-      limit 10000
+      -- The whole order of the index, so that no queue is sorted.
+      order by a.limit_keys[1], coalesce(a.team_id, ''), a.priority, a.scheduled_at, a.id
+      limit %(most)s
     )
     union all
     (
       select a.scheduled_at
       from scheduled_actions a
       where a.status = 'pending' and a.parked_by = 'limit' and o.is_of_all_teams and a.limit_keys[1] = k.limit_key
-      limit 10000
+      order by a.limit_keys[1], coalesce(a.team_id, ''), a.priority, a.scheduled_at, a.id
+      limit %(most)s
     )
   ) q
 ) w

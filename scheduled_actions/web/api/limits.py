@@ -8,7 +8,8 @@ from pydantic import Field
 
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.pages import MAX_PAGE_SIZE
-from scheduled_actions.limits.service import WAITING_MOST, LimitKey
+from scheduled_actions.limits.rules.display import WAITING_MOST
+from scheduled_actions.limits.service import LimitKey
 from scheduled_actions.web.api.models import (
     CURSOR,
     EmptyRequest,

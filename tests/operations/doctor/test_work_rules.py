@@ -28,7 +28,7 @@ def backlog(due, minutes, *, is_missing=False):
     return project_rules.backlog(due=due, oldest=None if minutes is None else minutes * MINUTE, is_missing=is_missing)
 
 
-QUEUE = limit_rules.LongQueue("api:a", "blue", 3, 3, None, 10_000, 60 * MINUTE)
+QUEUE = limit_rules.LongQueue("api:a", "blue", 3, 3, None, 1_000, 60 * MINUTE)
 
 
 def limits(name, **facts):
@@ -99,7 +99,7 @@ def attention(name, **facts):
         (
             limits("limit_keys_full", long=[QUEUE] * 7),
             WARNING,
-            "due actions have waited for longer than 10 minutes for: api:a of team blue (3 of 3 in use, 10,000+ ",
+            "due actions have waited for longer than 10 minutes for: api:a of team blue (3 of 3 in use, 1,000+ ",
             "raise at_once, rate or burst",
         ),
         (limits("limit_keys_unknown"), OK, "every limit key of queued actions matches a pattern", None),

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from scheduled_actions.core.messages import counted, listed
+from scheduled_actions.limits.rules.display import WAITING_MOST
 from scheduled_actions.operations.doctor.rules import WARNING, Check, first_problem, in_words
 from scheduled_actions.operations.doctor.rules.project import COUNTED
 
@@ -27,7 +28,7 @@ class LongQueue(NamedTuple):
     at_once: int | None
     #: Such as `100 per minute`; None: any rate.
     rate: str | None
-    #: Number of queued actions; exact below `COUNTED`.
+    #: Number of queued actions; exact below `WAITING_MOST`.
     waiting: int
     oldest: timedelta
 
@@ -36,7 +37,7 @@ class LongQueue(NamedTuple):
         team = "" if self.team_id is None else f" of team {self.team_id}"
         slots = "" if self.at_once is None else f"{self.in_use} of {self.at_once} in use, "
         rate = "" if self.rate is None else f"{self.rate}, "
-        waiting = f"{self.waiting:,}{'+' if self.waiting >= COUNTED else ''}"
+        waiting = f"{self.waiting:,}{'+' if self.waiting >= WAITING_MOST else ''}"
         return f"{self.limit_key}{team} ({slots}{rate}{waiting} waiting, the oldest for {in_words(self.oldest)})"
 
 

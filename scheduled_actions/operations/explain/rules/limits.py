@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from scheduled_actions.core.messages import counted
-from scheduled_actions.limits.rules.rates import rate_text
+from scheduled_actions.limits.rules.display import rate_text
 from scheduled_actions.operations.doctor.rules import in_words
 from scheduled_actions.operations.explain.rules.facts import (
     AHEAD_MOST,

@@ -9,5 +9,6 @@ from (
     and coalesce(a.team_id, '') = coalesce(%(team_id)s, '')
     and (a.priority, a.scheduled_at, a.id) < (%(priority)s, %(scheduled_at)s, %(id)s)
     and a.scheduled_at <= scheduled_actions_now()
+  order by a.priority, a.scheduled_at, a.id
   limit %(most)s
 ) before_it

@@ -1,4 +1,8 @@
-"""Format rates of starts, as settings contain them."""
+"""How limits are shown: rates in words, and how far queues are counted."""
+
+#: Maximum number of actions of a queue, and of slots and queued actions of a pattern, that are counted. A page of a
+#: list counts a hundred queues, whose rows may be anywhere in the table.
+WAITING_MOST = 1_000
 
 #: Units of rates, in seconds.
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
