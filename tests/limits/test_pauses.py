@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
@@ -17,7 +18,20 @@ from scheduled_actions.core import config
 from scheduled_actions.core.errors import InvalidArgument, UnknownActionType, UnknownPause
 from scheduled_actions.limits import parking
 from scheduled_actions.limits.pauses import Subject
-from tests.factories import a_tick, database_now, insert, insert_many, move_clock, projects, row, statuses, together
+from tests.factories import (
+    PATIENCE,
+    a_tick,
+    database_now,
+    holds,
+    insert,
+    insert_many,
+    move_clock,
+    projects,
+    row,
+    statuses,
+    together,
+    wait_until,
+)
 
 HOUR = timedelta(hours=1)
 EMAILS = Subject("action_type", "email:send", None)
@@ -140,6 +154,18 @@ def test_claims_honour_a_pause_before_anything_is_parked(connection):
     assert parked(connection) == {free: None, grouped: None}
 
 
+def test_a_claim_takes_no_paused_member_for_another_one_of_its_group(connection):
+    insert(connection, action_type="email:send", lock_group="g")
+    insert(connection, action_type="test:run", lock_group="g")
+    other = insert(connection, action_type="test:run", lock_group="h")
+    pause(connection, "action_type", "email:send")
+
+    with connection.transaction():
+        claimed, _ = claims.claim_grouped(connection, a_tick(connection), wanted=10, after=claims.START, excluded=())
+    assert [one.id for one in claimed] == [other]
+    assert holds(connection) == {"h": other}
+
+
 def test_a_paused_member_holds_its_lock_group_back(project, connection, ran):
     first = insert(connection, action_type="email:send", lock_group="g")
     second = insert(connection, action_type="test:run", lock_group="g")
@@ -200,9 +226,31 @@ def test_parked_actions_return_by_priority_and_time_and_run_in_order(project, co
     assert pause_count(connection) == 0
 
 
-def test_more_actions_than_one_statement_parks_are_parked_behind_others(connection, monkeypatch):
+def test_each_statement_returns_the_first_of_the_parked_actions(connection):
+    start = database_now(connection) - HOUR
+    for n in range(60):
+        columns = {"priority": n % 3, "scheduled_at": start + timedelta(seconds=(n * 37) % 60)}
+        insert(connection, action_type="email:send" if n % 2 else "test:run", **columns)
+    for action_type in ("email:send", "test:run"):
+        pause(connection, "action_type", action_type)
+    assert park(connection) == 60
+    for action_type in ("email:send", "test:run"):
+        resume(connection, "action_type", action_type)
+    in_order = [
+        one for (one,) in connection.execute("select id from scheduled_actions order by priority, scheduled_at, id")
+    ]
+
+    for count in (25, 50):
+        assert parking.unpark(connection, most=25) is True
+        returned = {action_id for action_id, parked_by in parked(connection).items() if parked_by is None}
+        assert returned == set(in_order[:count])
+    assert parking.unpark(connection, most=25) is False
+
+
+@pytest.mark.parametrize("window", [3, 11])
+def test_more_actions_than_one_statement_parks_are_parked_behind_others(connection, monkeypatch, window):
     monkeypatch.setattr(parking, "MAX_PARKED", 7)
-    monkeypatch.setattr(parking, "_WINDOW", 11)
+    monkeypatch.setattr(parking, "_WINDOW", window)
     monkeypatch.setattr(parking, "_PER_QUEUE", 30)
     monkeypatch.setattr(parking, "MAX_QUEUES", 2)
     paused, others = [], []
@@ -427,6 +475,68 @@ def test_nothing_is_lost_or_run_while_paused_when_ticks_pause_and_resume_at_the_
     assert pause_count(connection) == 0
     assert set(parked(connection).values()) <= {None, "limit"}
     assert len(statuses(connection)) == 400
+
+
+def test_ticks_of_two_processes_run_each_action_once_and_none_while_it_is_paused(database_url, connection, ran):
+    handlers = (a_handler("email:send", ran), a_handler("test:run", ran))
+    for n in range(400):
+        lock_group = f"g{n % 7}" if n % 4 == 0 else None
+        insert(connection, action_type="email:send", payload={"n": n}, lock_group=lock_group)
+    stop = threading.Event()
+
+    def tick_on(project):
+        while not stop.is_set():
+            project.processor.tick()
+
+    def are_running():
+        return connection.execute(
+            "select exists (select from scheduled_actions where status = 'processing')"
+        ).fetchone()[0]
+
+    with projects(database_url) as make, ThreadPoolExecutor(2) as pool:
+        made = [make(*handlers, batch_size=5) for _ in range(2)]
+        ticking = [pool.submit(tick_on, project) for project in made]
+        try:
+            for count in range(1, 5):
+                wait_until(lambda count=count: len(ran) >= 20 * count)
+                made[0].pauses.pause(EMAILS)
+                # Those claimed before.
+                wait_until(lambda: not are_running())
+                before = len(ran)
+                other = insert(connection, action_type="test:run", payload={"n": -count})
+                wait_until(lambda other=other: row(connection, other)["status"] == "completed")
+                assert len(ran) == before + 1
+                made[1].pauses.resume(EMAILS)
+            wait_until(lambda: set(statuses(connection).values()) == {"completed"})
+        finally:
+            stop.set()
+        assert [one.result(PATIENCE) for one in ticking] == [None, None]
+
+    assert sorted(n for action_type, n in ran if action_type == "email:send") == list(range(400))
+    while parking.unpark(connection):
+        pass
+    assert pause_count(connection) == 0
+
+
+def test_a_lingering_tick_runs_the_actions_of_a_pause_that_ends(database_url, connection, ran):
+    one = insert(connection, action_type="email:send")
+    settings = {"linger_seconds": 20, "max_duration_seconds": 60, "default_timeout_seconds": 5}
+    with projects(database_url) as make, ThreadPoolExecutor(1) as pool:
+        project = make(a_handler("email:send", ran), **settings)
+        project.pauses.pause(EMAILS)
+        tick = pool.submit(project.processor.tick)
+        wait_until(
+            lambda: connection.execute(
+                "select exists (select from scheduled_action_settings where name = 'linger_lease')"
+            ).fetchone()[0]
+        )
+
+        resume(connection, "action_type", "email:send")
+
+        wait_until(lambda: row(connection, one)["status"] == "completed")
+        project.processor.tick(lingers=False)
+        project.processor.state.is_stopping.set()
+        tick.result(PATIENCE)
 
 
 def test_a_pause_is_not_deleted_while_another_transaction_parks_by_it(database_url, connection):
