@@ -503,6 +503,8 @@ def test_ticks_of_two_processes_run_each_action_once_and_none_while_it_is_paused
                 # Those claimed before.
                 wait_until(lambda: not are_running())
                 before = len(ran)
+                for n in range(25):
+                    insert(connection, action_type="email:send", payload={"n": 400 + 25 * (count - 1) + n})
                 other = insert(connection, action_type="test:run", payload={"n": -count})
                 wait_until(lambda other=other: row(connection, other)["status"] == "completed")
                 assert len(ran) == before + 1
@@ -512,7 +514,7 @@ def test_ticks_of_two_processes_run_each_action_once_and_none_while_it_is_paused
             stop.set()
         assert [one.result(PATIENCE) for one in ticking] == [None, None]
 
-    assert sorted(n for action_type, n in ran if action_type == "email:send") == list(range(400))
+    assert sorted(n for action_type, n in ran if action_type == "email:send") == list(range(500))
     while parking.unpark(connection):
         pass
     assert pause_count(connection) == 0
