@@ -33,6 +33,8 @@ _ENTRY_POINTS = [
     "schedule_recurring_action",
     "set_deadline",
     "report_fact",
+    "scheduled_actions_pause",
+    "scheduled_actions_resume",
     "scheduled_actions_watch",
     "scheduled_actions_unwatch",
     "scheduled_actions_grant",

@@ -1,11 +1,11 @@
 """Pause and resume action types, teams, lock groups and limit keys, and list what is paused."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -18,12 +18,14 @@ from scheduled_actions.core.log import log
 from scheduled_actions.core.wake import Wake
 from scheduled_actions.database.connection import Connection, Database
 from scheduled_actions.database.statements import Statements
-from scheduled_actions.database.transactions import database_refusal
+from scheduled_actions.database.transactions import announce, borrowed_connection, commits_itself, database_refusal
 from scheduled_actions.limits import parking
 from scheduled_actions.limits.model import HeldBack, Pause, PauseKind
 from scheduled_actions.registry import Registry, limit_keys
 
 sql = Statements(__file__)
+
+Result = TypeVar("Result")
 
 _KINDS: dict[PauseKind, str] = {
     "action_type": "action type",
@@ -116,6 +118,7 @@ class Pauses:
 
         Raises:
             RequestError: The action type is unknown, or an argument is invalid; nothing was changed.
+            RowLocked: Another session is changing the pause.
             DatabaseUnavailable: The database cannot be reached.
         """
         self._check_known(subject)
@@ -130,11 +133,12 @@ class Pauses:
             "delay": delay,
         }
         try:
-            started = self._database.do(partial(_pause, parameters=parameters))
+            started = self._do(partial(_pause, parameters=parameters))
         except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
             raise database_refusal(error) from error
         log.info("pause.started id=%s kind=%s", started.id, started.kind)
-        _within(_PARK_SECONDS, self.park())
+        if commits_itself(None):
+            _within(_PARK_SECONDS, self.park())
         # With the number of parked actions; by now, the pause may have ended and be deleted.
         return next(iter(self.find(pause_id=started.id)), started)
 
@@ -182,13 +186,13 @@ class Pauses:
     def _resume(self, subject: Subject, *, by: str | None) -> Pause | None:
         checks.check_text("by", by, longest=_NAME_LIMIT)
         parameters = {"kind": subject.kind, "name": subject.name, "team_id": subject.team_id}
-        resumed = self._database.do(partial(_resume, parameters=parameters))
+        resumed = self._do(partial(_resume, parameters=parameters))
         if resumed is None:
             return None
         log.info("pause.ended id=%s kind=%s by=%s", resumed.id, resumed.kind, by)
-        _within(_PARK_SECONDS, self.unpark())
-        if self._wake is not None:
-            self._wake.notify()
+        if commits_itself(None):
+            _within(_PARK_SECONDS, self.unpark())
+        announce(self._wake, None)
         return resumed
 
     def unpark(self) -> Iterator[int]:
@@ -221,7 +225,12 @@ class Pauses:
             most: Maximum number of pauses.
         """
         parameters = {"id": pause_id, "team_id": team_id, "most": most}
-        return self._database.do(partial(_list, parameters=parameters))
+        return self._do(partial(_list, parameters=parameters))
+
+    def _do(self, step: Callable[[Connection], Result]) -> Result:
+        """Run a step in the transaction of the running transactional handler, else on a connection of its own."""
+        with borrowed_connection(self._database, None) as connection:
+            return step(connection)
 
     def held_back(self, *, team_id: str | None = None) -> HeldBack:
         """Count the active pauses and the due actions that they hold back, each to a limit; takes a few milliseconds.

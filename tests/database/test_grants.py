@@ -98,6 +98,8 @@ STATEMENTS_ON_TABLES = [
     "delete from public.scheduled_action_facts",
     "select * from public.scheduled_action_tokens",
     "select * from public.schedule_action('test:run')",
+    "select public.scheduled_actions_pause('team', 'blue')",
+    "select public.scheduled_actions_resume('team', 'blue')",
     "select public.scheduled_actions_watch('public.scheduled_action_tokens', 'token')",
 ]
 

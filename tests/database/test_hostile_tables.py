@@ -171,8 +171,10 @@ def test_functions_and_operators_of_an_earlier_schema_are_not_used(hostile, owne
         'select * from work.schedule_actions(\'[{"action_type": "a:b", "target": {"type": "x", "id": "1"}}]\')'
     )
     owner.execute('select * from work.report_fact(\'{"type": "order", "id": "1"}\', \'paid\', \'true\')')
-    with pytest.raises(psycopg.errors.InvalidParameterValue):
-        owner.execute("select * from work.schedule_action('not a type')")
+    owner.execute("select work.scheduled_actions_pause('team', 'red'), work.scheduled_actions_resume('team', 'blue')")
+    for refused in ("schedule_action('not a type')", "scheduled_actions_resume('type', 'a:b')"):
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            owner.execute(f"select * from work.{refused}")
 
     assert ran_as(hostile) == set()
     assert owner.execute("select target_type from work.scheduled_actions order by id limit 1").fetchone() == ("order",)

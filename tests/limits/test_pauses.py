@@ -15,7 +15,7 @@ from scheduled_actions import action
 from scheduled_actions.actions import claims
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.core import config
-from scheduled_actions.core.errors import InvalidArgument, UnknownActionType, UnknownPause
+from scheduled_actions.core.errors import DatabaseBusy, InvalidArgument, RowLocked, UnknownActionType, UnknownPause
 from scheduled_actions.limits import parking
 from scheduled_actions.limits.pauses import Subject
 from tests.factories import (
@@ -433,6 +433,31 @@ def test_a_pause_needs_a_future_end(pauses, until):
     with pytest.raises(Exception, match=r"until|ends_at") as raised:
         pauses.pause(EMAILS, until=until)
     assert raised.value.__class__.__module__.startswith("scheduled_actions")
+
+
+def test_a_pause_in_a_transactional_handler_commits_with_its_outcome(database_url, connection):
+    paused = []
+
+    @action("test:run", transactional=True)
+    def handle(payload, context):
+        paused.append(project.pauses.pause(Subject("team", "red", None)))
+        if payload["fails"]:
+            raise RuntimeError
+
+    with projects(database_url) as make:
+        project = make(handle)
+        for fails in (True, False):
+            insert(connection, payload={"fails": fails})
+            project.processor.tick()
+            assert pause_count(connection) == (0 if fails else 1)
+    assert len(paused) == 2
+
+
+def test_a_pause_that_another_session_is_changing_is_refused_after_a_while(database_url, pauses):
+    with psycopg.connect(database_url) as other:
+        pause(other, "team", "red")
+        with pytest.raises((RowLocked, DatabaseBusy)):
+            pauses.pause(Subject("team", "red", None))
 
 
 # -- concurrency -------------------------------------------------------------------------------------------------------
