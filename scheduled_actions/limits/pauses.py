@@ -13,8 +13,9 @@ import psycopg
 from scheduled_actions.core import checks
 from scheduled_actions.core.config import Settings
 from scheduled_actions.core.errors import InvalidArgument, UnknownActionType, UnknownPause
-from scheduled_actions.core.errors.families import short_text
+from scheduled_actions.core.errors.families import short_name, short_text
 from scheduled_actions.core.log import log
+from scheduled_actions.core.stored_values import parse_uuid
 from scheduled_actions.core.wake import Wake
 from scheduled_actions.database.connection import Connection, Database
 from scheduled_actions.database.statements import Statements
@@ -210,10 +211,10 @@ class Pauses:
         Raises:
             UnknownPause: There is no such pause, or it ended and its actions have returned.
         """
-        found = checks.check_id(pause_id)
-        pauses = self.find(pause_id=found, team_id=team_id)
+        found = parse_uuid(pause_id)
+        pauses = [] if found is None else self.find(pause_id=found, team_id=team_id)
         if not pauses:
-            raise UnknownPause(f"has the id {found}")
+            raise UnknownPause(f"has the id {short_name(pause_id)}")
         return pauses[0]
 
     def find(self, *, pause_id: UUID | None = None, team_id: str | None = None, most: int = MAX_LISTED) -> list[Pause]:

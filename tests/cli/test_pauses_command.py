@@ -50,7 +50,7 @@ def test_mistakes_are_reported_in_one_line(run):
         (["create", "--lock-group", "g", "--until", "2020-01-01"], 1, "is not in the future"),
         (["create", "--lock-group", "g", "--until", "2099-01-01", "--for", "1h"], 2, "mutually exclusive"),
         (["resume", "--team", "blue"], 1, 'no active pause of the team "blue"; paused are the team "red"'),
-        (["resume", "x"], 1, "x"),
+        (["resume", "x"], 1, "error: no active pause has the id x"),
         (["resume", "x", "--team", "red"], 2, "give either the ID of a pause, or what is paused"),
     ):
         ran = run("pauses", *arguments)

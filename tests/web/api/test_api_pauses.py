@@ -43,6 +43,7 @@ def test_a_pause_is_created_listed_and_resumed(api, connection):
     assert api("GET", "/pauses").json == {"pauses": []}
     again = api("DELETE", f"/pauses/{pause['id']}")
     assert (again.status_code, again.json["code"]) == (404, "unknown_pause")
+    assert api("DELETE", "/pauses/no-id").json["detail"] == "no active pause has the id no-id"
 
 
 def test_a_pause_can_have_an_end_and_is_changed_by_another_request(api, connection):
