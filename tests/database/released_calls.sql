@@ -170,6 +170,24 @@ select scheduled_actions_watch(watched => 'invoices', entity => 'invoice');
 select scheduled_actions_unwatch(watched => 'invoices');
 
 -- release: 0.1.0
+-- answers: scheduled_actions_pause
+select scheduled_actions_pause('action_type', 'invoice:send');
+
+-- release: 0.1.0
+-- answers: scheduled_actions_pause
+select scheduled_actions_pause(
+  kind => 'limit', name => 'api:acme', team_id => 'red', note => 'provider down', paused_by => 'ann',
+  ends_at => now() + interval '1 hour');
+
+-- release: 0.1.0
+-- answers: scheduled_actions_resume
+select scheduled_actions_resume('team', 'red');
+
+-- release: 0.1.0
+-- answers: scheduled_actions_resume
+select scheduled_actions_resume(kind => 'lock_group', name => 'invoices', team_id => 'red');
+
+-- release: 0.1.0
 -- answers: scheduled_actions_now
 select scheduled_actions_now();
 

@@ -331,7 +331,8 @@ def loops(plan, index):
 
 _PAUSE_ID = UUID("0197a000-0000-7000-8000-00000000000a")
 _QUEUES = {
-    "wanted": 100, "after_key": "", "after_team": "", "excluded": [], "left_out": [], "most_queues": 200,
+    "wanted": 100, "after_key": "", "after_team": "", "excluded": [], "left_out": [], "passed_over": [],
+    "most_queues": 200,
 }  # fmt: skip
 
 
@@ -399,14 +400,14 @@ def test_the_queues_of_full_limits_are_passed_over_without_reading_their_actions
         "explain (analyze, buffers, format json) " + statement("find_queued"), _QUEUES
     ).fetchone()
 
-    assert [row[1] for row in found] == [["open", "full:other"]] * 10
+    assert [row[1] for row in found] == [["open", "full:other"]] * 10 + [None]
     # A hundred queues, with a few pages each.
     assert buffers(plan["Plan"]) <= 1500
 
 
 def test_the_statements_of_a_claim_from_queues_look_up_their_keys_and_actions(connection):
     fill_parked(connection)
-    ids = [row[0] for row in connection.execute(statement("find_queued"), _QUEUES)]
+    ids = [row[0] for row in connection.execute(statement("find_queued"), _QUEUES) if row[0] is not None]
     keys = {"team_ids": [""] * 10, "limit_keys": ["open"] * 10}
     given = {"ids": ids, "keys_of": ids, "token": _AN_ID, "lease_expires_at": datetime(2100, 1, 1, tzinfo=UTC), **keys}
 

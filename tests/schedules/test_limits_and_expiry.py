@@ -179,27 +179,14 @@ def test_an_occurrence_that_waits_for_its_condition_keeps_its_due_time_as_the_st
     assert planned(connection, made)[2] == NOW + DAY + 6 * HOUR
 
 
-def test_a_queued_occurrence_moves_to_the_queue_of_its_new_key_and_leaves_it_without_keys(schedules, connection):
+@pytest.mark.parametrize("parked_by", ["limit", "0197a000-0000-7000-8000-00000000000b"])
+def test_a_parked_occurrence_returns_to_the_claims_when_its_schedule_changes(schedules, connection, parked_by):
     made = series(schedules, limit="api:acme")
-    connection.execute(
-        "update scheduled_actions set parked_by = 'limit', scheduled_at = %s where id = %s", [NOW, made.next_action_id]
-    )
 
-    schedules.update("report", limit="api:other")
-    assert planned(connection, made)[:2] == (["api:other"], "limit")
-
-    schedules.update("report", limit=None)
-    assert planned(connection, made)[:2] == (None, None)
-
-
-def test_an_occurrence_parked_by_a_pause_stays_parked_when_the_limit_of_its_schedule_changes(schedules, connection):
-    made = series(schedules)
-    pause = "0197a000-0000-7000-8000-00000000000b"
-    connection.execute("update scheduled_actions set parked_by = %s where id = %s", [pause, made.next_action_id])
-
-    for limit in ("api:acme", None):
+    for limit in (["api:other"], None):
+        connection.execute("update scheduled_actions set parked_by = %s where id = %s", [parked_by, made.next_action_id])
         schedules.update("report", limit=limit)
-        assert planned(connection, made)[1] == pause
+        assert planned(connection, made)[:2] == (limit, None)
 
 
 def test_an_overdue_occurrence_that_gets_a_limit_is_queued_and_runs(project, connection, handler):

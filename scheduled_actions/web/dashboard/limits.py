@@ -6,7 +6,7 @@ from typing import Any
 from scheduled_actions.core.errors import InvalidArgument, RequestError, ScheduledActionsError
 from scheduled_actions.core.messages import counted
 from scheduled_actions.limits.pauses import MAX_COUNTED
-from scheduled_actions.limits.service import WAITING_MOST
+from scheduled_actions.limits.rules.display import WAITING_MOST
 from scheduled_actions.operations.tokens import Role
 from scheduled_actions.web.dashboard.forms import as_instant, as_text, parse_fields
 from scheduled_actions.web.dashboard.page import DashboardPage, Document, Nav, Redirect, RequestContext, View

@@ -278,7 +278,7 @@ create table scheduled_action_limit_slots (
   -- As in scheduled_action_limit_keys.
   team_id text not null,
   -- As in scheduled_action_limit_keys.
-  limit_key text not null,
+  limit_key text collate "C" not null,
   -- The running action.
   action_id uuid not null,
   -- Its claim.
