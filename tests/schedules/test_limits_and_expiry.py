@@ -184,7 +184,8 @@ def test_a_parked_occurrence_returns_to_the_claims_when_its_schedule_changes(sch
     made = series(schedules, limit="api:acme")
 
     for limit in (["api:other"], None):
-        connection.execute("update scheduled_actions set parked_by = %s where id = %s", [parked_by, made.next_action_id])
+        park = "update scheduled_actions set parked_by = %s where id = %s"
+        connection.execute(park, [parked_by, made.next_action_id])
         schedules.update("report", limit=limit)
         assert planned(connection, made)[:2] == (limit, None)
 
