@@ -269,7 +269,16 @@ INVALID = [
     *(("metadata", bad) for bad in ("x", 7, False)),
     *(
         ("limit", bad)
-        for bad in ("", "x" * 256, "a\nb", ["a", "b", "c", "d"], ["api:a", "api:a"], ["api:a", ""], ["api:a", None])
+        for bad in (
+            "",
+            "x" * 256,
+            "a\nb",
+            "a\x85b",
+            ["a", "b", "c", "d"],
+            ["api:a", "api:a"],
+            ["api:a", ""],
+            ["api:a", None],
+        )
     ),
     ("expires_at", PLAIN["scheduled_at"]),
     ("expires_at", "2029-12-31T23:59:59Z"),

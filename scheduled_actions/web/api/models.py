@@ -342,7 +342,7 @@ _LIMIT_KEY: JsonDict = {
     "type": "string",
     "minLength": 1,
     "maxLength": limit_keys.KEY_LIMIT,
-    "pattern": "^[^\\u0000-\\u001F\\u007F]*$",
+    "pattern": "^[^\\u0000-\\u001F\\u007F-\\u009F]*$",
 }
 #: One limit key, or a list of keys.
 LimitKeys = Annotated[

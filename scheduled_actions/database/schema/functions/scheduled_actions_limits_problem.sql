@@ -10,7 +10,7 @@ create or replace function scheduled_actions_limits_problem(
         then format('limit: must be a key, or a list of one to three keys, not %s keys', cardinality(limit_keys))
       when exists (
           select from unnest(limit_keys) k (limit_key)
-          where k.limit_key is null or length(k.limit_key) not between 1 and 255 or k.limit_key ~ '[\u0001-\u001f\u007f]')
+          where k.limit_key is null or length(k.limit_key) not between 1 and 255 or k.limit_key ~ '[\u0001-\u001f\u007f-\u009f]')
         then 'limit: each key must have 1 to 255 characters, and no control characters'
       when cardinality(limit_keys) <> (select count(distinct k.limit_key) from unnest(limit_keys) k (limit_key))
         then 'limit: the keys must differ from each other'
