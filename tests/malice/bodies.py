@@ -64,6 +64,7 @@ _SCHEDULE = {
     "jitter_seconds": 1,
     "until": "2040-01-01T00:00:00Z",
     "remaining": 5,
+    "limit": "api:acme",
     "expires_in": "PT1H",
     "on_expiry": "fail",
     **_OPTIONS,

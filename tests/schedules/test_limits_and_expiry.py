@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
@@ -12,6 +13,7 @@ from scheduled_actions.core.config import Limit
 from scheduled_actions.core.config.checks import Rate
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.limits import claims as limit_claims, store as limits
+from scheduled_actions.limits.pauses import Subject
 from scheduled_actions.schedules import operations
 from scheduled_actions.schedules.model import instant
 from tests.factories import NOW, a_tick, projects, row, set_clock
@@ -46,7 +48,9 @@ def project(database_url, connection, handler):
     set_clock(connection, NOW)
     with projects(database_url) as create:
         made = create(handler.handle, concurrency=4)
-        made.config.settings.limits.update({"api:*": Limit(at_once=1), "total": Limit(at_once=5)})
+        made.config.settings.limits.update(
+            {"api:*": Limit(at_once=1), "total": Limit(at_once=5), "full": Limit(at_once=1)}
+        )
         yield made
 
 
@@ -179,15 +183,46 @@ def test_an_occurrence_that_waits_for_its_condition_keeps_its_due_time_as_the_st
     assert planned(connection, made)[2] == NOW + DAY + 6 * HOUR
 
 
-@pytest.mark.parametrize("parked_by", ["limit", "0197a000-0000-7000-8000-00000000000b"])
-def test_a_parked_occurrence_returns_to_the_claims_when_its_schedule_changes(schedules, connection, parked_by):
-    made = series(schedules, limit="api:acme")
+@pytest.mark.parametrize("limit", ["api:other", None])
+def test_a_queued_occurrence_runs_with_the_new_limit_keys_of_its_schedule(project, connection, handler, limit):
+    series(project.schedules, limit="full")
+    set_clock(connection, NOW + DAY)
+    occupy(connection, "full")
+    project.processor.tick()
+    assert handler.ran == []
 
-    for limit in (["api:other"], None):
-        park = "update scheduled_actions set parked_by = %s where id = %s"
-        connection.execute(park, [parked_by, made.next_action_id])
-        schedules.update("report", limit=limit)
-        assert planned(connection, made)[:2] == (limit, None)
+    changed = project.schedules.update("report", limit=limit)
+    project.processor.tick()
+
+    assert changed.limit_keys == (None if limit is None else [limit])
+    assert handler.ran == [NOW + DAY]
+
+
+def test_an_occurrence_held_back_by_a_pause_stays_so_when_the_limit_of_its_schedule_changes(
+    project, connection, handler
+):
+    series(project.schedules)
+    set_clock(connection, NOW + DAY)
+    subject = Subject("action_type", "test:run", None)
+    project.pauses.pause(subject)
+
+    for limit in ("api:acme", None):
+        project.schedules.update("report", limit=limit)
+        project.processor.tick()
+    assert handler.ran == []
+
+    project.pauses.resume(subject)
+    project.processor.tick()
+    assert handler.ran == [NOW + DAY]
+
+
+def occupy(connection, key):
+    """Take a slot of a limit key for nine days, as a handler that does not return after its timeout."""
+    connection.execute(
+        "insert into scheduled_action_limit_slots (team_id, limit_key, action_id, claim_token, busy_until)"
+        " values ('', %s, %s, %s, %s)",
+        [key, uuid4(), uuid4(), NOW + 9 * DAY],
+    )
 
 
 def test_an_overdue_occurrence_that_gets_a_limit_is_queued_and_runs(project, connection, handler):
@@ -291,6 +326,88 @@ def claim_queued(project, connection):
         claimed = limit_claims.claim_queued(connection, a_tick(connection), queued.candidates)
         kept = project.series.after_claim(connection, claimed).kept
     return [instant(one.occurrence_epoch) for one in kept]
+
+
+# -- expired occurrences -----------------------------------------------------------------------------------------------
+
+
+def outcomes(connection):
+    """Return the status of each occurrence, in order."""
+    return [
+        status
+        for (status,) in connection.execute(
+            "select status from scheduled_actions where occurrence_at is not null order by occurrence_at"
+        )
+    ]
+
+
+@pytest.mark.parametrize("recurrence_type", ["fixed", "rolling"])
+def test_an_occurrence_that_is_too_late_is_skipped_and_the_series_goes_on(
+    project, connection, handler, recurrence_type
+):
+    series(project.schedules, recurrence_type=recurrence_type, expires_in=HOUR)
+    for at in (DAY + HOUR, 2 * DAY + HOUR + MINUTE, 4 * DAY):
+        set_clock(connection, NOW + at)
+        project.processor.tick()
+
+    # The second occurrence of the rolling series is due a day after the first one has expired.
+    if recurrence_type == "rolling":
+        assert handler.ran == [NOW + 2 * DAY + HOUR]
+        assert outcomes(connection) == ["skipped", "completed", "skipped", "pending"]
+    else:
+        assert handler.ran == [NOW + 4 * DAY]
+        assert outcomes(connection) == ["skipped", "skipped", "skipped", "completed", "pending"]
+    found = project.schedules.get("report")
+    assert (found.status, found.executions) == ("active", 1)
+    assert found.skipped == outcomes(connection).count("skipped")
+
+
+def test_an_occurrence_expires_in_the_queue_of_a_full_key(project, connection, handler):
+    series(project.schedules, limit="full", expires_in=HOUR)
+    occupy(connection, "full")
+    for at in (DAY, DAY + HOUR):
+        set_clock(connection, NOW + at)
+        project.processor.tick()
+
+    assert outcomes(connection) == ["skipped", "pending"]
+    assert project.schedules.get("report").next_occurrence_at == NOW + 2 * DAY
+    assert handler.ran == []
+
+
+def test_a_failed_expiry_counts_as_a_failure_and_schedules_the_follow_ups(project, connection):
+    follow_up = {"action_type": "test:run", "payload": {"late": True}}
+    options = {"expires_in": HOUR, "on_expiry": "fail", "pause_after_failures": 2, "on_failure": follow_up}
+    series(project.schedules, **options)
+    for days in (1, 2):
+        set_clock(connection, NOW + days * DAY + 2 * HOUR)
+        project.processor.tick()
+
+    assert outcomes(connection) == ["failed", "failed"]
+    found = project.schedules.get("report")
+    assert (found.status, found.status_reason) == ("paused", "paused after 2 final failures in a row")
+    assert connection.execute(
+        "select count(*) from scheduled_actions where payload = '{\"late\": true}'"
+    ).fetchone() == (2,)
+
+
+def test_a_catch_up_runs_only_the_missed_occurrences_that_have_not_expired(project, connection, handler):
+    series(project.schedules, "hourly", misfire="catch_up", expires_in=2 * HOUR + MINUTE)
+    set_clock(connection, NOW + 6 * HOUR)
+
+    project.processor.tick()
+
+    assert handler.ran == [NOW + number * HOUR for number in (4, 5, 6)]
+    assert outcomes(connection) == ["skipped"] * 3 + ["completed"] * 3 + ["pending"]
+
+
+def test_expired_occurrences_do_not_use_up_the_remaining_executions(project, connection, handler):
+    series(project.schedules, expires_in=HOUR, remaining=1)
+    for at in (DAY + 2 * HOUR, 2 * DAY):
+        set_clock(connection, NOW + at)
+        project.processor.tick()
+
+    assert handler.ran == [NOW + 2 * DAY]
+    assert project.schedules.get("report").status == "ended"
 
 
 def test_schedules_of_users_have_the_options(project, connection):

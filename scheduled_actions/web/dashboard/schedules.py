@@ -21,6 +21,7 @@ from scheduled_actions.web.dashboard.forms import (
     as_flag,
     as_instant,
     as_json,
+    as_lines,
     as_number,
     as_text,
     command,
@@ -56,18 +57,11 @@ _PREVIEWED = 6
 #: Fields that are sent to the API as text.
 _TEXTS = ("name", "timezone", "misfire", "overlap")
 _NUMBERS = ("remaining", "jitter_seconds", "pause_after_failures", "max_attempts", "priority", "expires_in")
-
-
-def _as_keys(_name: str, text: str, _zone: ZoneInfo) -> list[str]:
-    """Split limit keys at spaces and commas; the API's error names an invalid key."""
-    return text.replace(",", " ").split()
-
-
 _PARSERS: dict[str, Parser] = {
     **dict.fromkeys(_TEXTS, as_text),
     **dict.fromkeys(_NUMBERS, as_number),
     "payload": as_json,
-    "limit": _as_keys,
+    "limit": as_lines,
     "on_expiry": as_text,
     "requires_previous": as_flag,
     "until": as_instant,
@@ -105,7 +99,7 @@ def _filled(context: RequestContext, schedule: Document) -> Form:
     given = {name: getattr(schedule, name) for name in (*_TEXTS, *_NUMBERS)} | {
         "rule": schedule.recurrence,
         "payload": pretty(schedule.payload),
-        "limit": " ".join(schedule.limit or ()),
+        "limit": "\n".join(schedule.limit or ()),
         "on_expiry": schedule.on_expiry or "skip",
         "requires_previous": "on" if schedule.requires_previous else "",
         "weekends": "on" if skip.get("weekends") else "",

@@ -72,8 +72,9 @@ SEMANTIC_ERRORS: dict[str, dict[str, str]] = {
     "POST /api/v1/actions/(cancel|delete|retry)": {"fields_invalid": "(due_(from|to)|completed_to)|target_id"},
     "(POST /api/v1/schedules|PATCH /api/v1/schedules/{id})": {
         **_RULE, **_PAYLOAD, "follow_up_invalid": "on_(success|failure).*",
+        "fields_invalid": "expires_in",  # a duration of zero
         "invalid_argument": r"name|recurrence|scheduled_at|until|skip[.].*|(condition|on_(success|failure)).*"
-        "|limit|expires_in|on_expiry",
+        "|on_expiry",
     },
     "POST /api/v1/schedules/preview": {
         "recurrence_invalid": r"rule|skip[.].*", "never_occurs": "rule", "invalid_argument": r"from|until|skip[.].*",

@@ -53,7 +53,7 @@ def test_the_error_of_a_missing_or_invalid_choice_names_the_field(fields, name):
 
 def test_the_form_creates_a_schedule(admin_person, api, runtime):
     runtime.config.settings.limits.update({"api:*": Limit(), "total": Limit()})
-    chosen = {"weekends": "on", "requires_previous": "on", "limit": "api:acme, total"}
+    chosen = {"weekends": "on", "requires_previous": "on", "limit": "api:acme\r\n total\r\n"}
     chosen |= {"expires_in": "3600", "on_expiry": "fail"}
     sent = admin_person.sends("/schedules/new", pattern="weekly", days=["MON"], at="08:00", **chosen, **FORM)
 
@@ -64,11 +64,11 @@ def test_the_form_creates_a_schedule(admin_person, api, runtime):
     assert (made["limit"], made["expires_in"], made["on_expiry"]) == (["api:acme", "total"], 3600.0, "fail")
     edited = admin_person.opens(f"/schedules/{made['id']}/edit").text
     assert 'name="requires_previous" checked' in edited
-    assert 'name="limit" type="text" value="api:acme total"' in edited
+    assert 'name="limit" rows="3" spellcheck="false">api:acme\ntotal</textarea>' in edited
     shown = admin_person.opens(f"/schedules/{made['id']}").text
     assert "skip unless the previous run has completed" in shown
     assert "<dt>Limit keys</dt><dd>api:acme, total</dd>" in shown
-    assert "<dt>Expires</dt><dd>1 h after the due time: fail</dd>" in shown
+    assert '<dt>Expires</dt><dd>1 h after the due time <span class="none">then failed</span></dd>' in shown
     assert sent.headers["Location"].endswith(f"/schedules/{made['id']}")
 
 

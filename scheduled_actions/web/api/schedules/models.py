@@ -9,15 +9,15 @@ from pydantic import AliasChoices, Field, WithJsonSchema
 from scheduled_actions.core.action import OnExpiry
 from scheduled_actions.recurrence import model, phrases, preview
 from scheduled_actions.recurrence.skips.model import DATES_MOST, WINDOWS_MOST
-from scheduled_actions.registry import limit_keys
 from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType, Schedule, ScheduleStatus
 from scheduled_actions.web.api.actions.models import ActionTemplate, AllActionOptions
 from scheduled_actions.web.api.models import (
     WITHOUT_NUL,
     ActionTypeName,
-    Delay,
     Id,
     JsonObject,
+    Lifetime,
+    LimitKeys,
     LongText,
     Moment,
     Ownership,
@@ -39,7 +39,6 @@ UPCOMING = 5
 _Count = Annotated[int, Field(ge=1, le=10_000), WholeNumber]
 _Seconds = Annotated[float, Field(ge=0, le=366 * 86400, allow_inf_nan=False)]
 _Name = Annotated[ShortText, Field(max_length=200)]
-_LimitKeys = ShortText | Annotated[list[ShortText], Field(min_length=1, max_length=limit_keys.MAX_KEYS)]
 
 _DAY = {"type": "string", "format": "date"}
 _CALENDAR_NAME = {"type": "string", "minLength": 1, "maxLength": 60, **WITHOUT_NUL}
@@ -167,11 +166,11 @@ class _ScheduleOptions(Scheduling, AllActionOptions):
     remaining: Annotated[int, Field(ge=1, le=2**31 - 1), WholeNumber] | None = Field(
         None, description="Number of executions until the schedule ends; null: unlimited."
     )
-    limit: _LimitKeys | None = Field(
+    limit: LimitKeys | None = Field(
         None,
         description="Keys whose limits in `[limits]` of the settings apply while an occurrence runs: one, or a list.",
     )
-    expires_in: Delay | None = Field(
+    expires_in: Lifetime | None = Field(
         None,
         description="How long after its due time an occurrence may start: seconds, or an ISO 8601 duration. null: it "
         "does not expire.",
