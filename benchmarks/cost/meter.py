@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CLAIM, RUN, SETTLE, OTHER = "claim", "run", "settle", "rest of the tick"
 #: A transaction on the tick's own thread belongs to the first step whose pattern one of its statements matches.
 _PATTERNS = {
-    CLAIM: re.compile(rb"status = 'processing',\s+claim_token = \$|insert into scheduled_action_holds"),
+    CLAIM: re.compile(rb"'processing'.*,\s+claim_token = (\$|case)|insert into scheduled_action_holds"),
     SETTLE: re.compile(rb"claim_token = null"),
 }
 #: Command tags of transaction control.

@@ -1,7 +1,7 @@
 -- Returns the limit keys of an element of schedule_actions: a JSON string or a list of strings. Any other value becomes an
--- empty array, which is refused.
+-- empty array, which is refused. It is strict, so that it costs actions without limits nothing.
 create or replace function scheduled_actions_limit_keys(given jsonb) returns text[]
-  language sql immutable parallel safe
+  language sql immutable strict parallel safe
   as $$
     select case jsonb_typeof(given)
       when 'string' then array[given #>> '{}']
@@ -10,6 +10,6 @@ create or replace function scheduled_actions_limit_keys(given jsonb) returns tex
         else array(select jsonb_array_elements_text(given))
       end
       when 'null' then null
-      else case when given is not null then '{}'::text[] end
+      else '{}'
     end
   $$;
