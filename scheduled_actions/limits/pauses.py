@@ -39,7 +39,7 @@ MAX_LISTED = 1000
 #: Maximum number of parked actions that the list counts for each pause.
 MAX_COUNTED = 10_000
 #: How long a call parks or returns actions; ticks do the rest.
-_PARK_SECONDS = 2.0
+_PARK_SECONDS = 5.0
 _NAME_LIMIT = 255
 _NOTE_LIMIT = 1000
 
@@ -106,7 +106,7 @@ class Pauses:
         self._wake = wake
 
     def pause(self, subject: Subject, *, note: str | None = None, by: str | None = None, until: Until = None) -> Pause:
-        """Pause a subject, and park its due actions for at most two seconds; ticks park the rest.
+        """Pause a subject, and park its due actions for at most five seconds; ticks park the rest.
 
         Actions that a tick has already claimed still run. A pause of the same subject gets this note, author and end.
 
@@ -148,7 +148,7 @@ class Pauses:
         return parking.park_all(self._database.do)
 
     def resume(self, subject: Subject, *, by: str | None = None) -> Pause:
-        """End the pause of a subject, and return its actions in order for at most two seconds; ticks return the rest.
+        """End the pause of a subject, and return its actions in order for at most five seconds; ticks return the rest.
 
         Args:
             subject: What to resume, with the same team as it was paused.
