@@ -207,6 +207,15 @@ def _parse_lifetime(value: Any) -> Any:  # noqa: ANN401 - any JSON
     return lifetime
 
 
+def _readable_keys(value: Any) -> Any:  # noqa: ANN401 - any array of the database
+    """Return stored limit keys as strings, because a row that SQL inserted may contain any values."""
+    return [str(key) for key in value] if isinstance(value, list) else value
+
+
+#: Limit keys in a response.
+StoredLimitKeys = Annotated[list[str] | None, BeforeValidator(_readable_keys)]
+
+
 def _parse_limit(value: Any) -> Any:  # noqa: ANN401 - any JSON
     """Convert a limit key, or a list of one to three keys, to a list."""
     try:

@@ -62,7 +62,7 @@ def test_a_pause_can_have_an_end_and_is_changed_by_another_request(api, connecti
         ({}, 400, "give an action_type, a team_id, a lock_group or a limit"),
         ({"action_type": "test:run", "lock_group": "g"}, 400, "cannot be given together with action_type"),
         ({"action_type": "test:rum"}, 422, 'did you mean \\"test:run\\"'),
-        ({"limit": "api:acme"}, 400, "matches no pattern of [limits]"),
+        ({"limit": "unknown:acme"}, 400, "matches no pattern of [limits]"),
         ({"lock_group": "g", "until": "2020-01-01"}, 400, "is not in the future"),
         ({"lock_group": "g", "until": "2099-01-01", "delay": 5}, 400, "conflicts with until"),
         ({"lock_group": "g", "note": "n" * 1001}, 400, "note"),

@@ -63,7 +63,8 @@ BASES: dict[tuple[str, str], dict[str, Any]] = {
 #: Fields with data, conditions of the stages of deadlines, and operations whose type is only a filter: they start no
 #: action.
 DATA = {"metadata", "recipients", "to", "assign", "deputy", "$and", "$or", "$not", "headers", "moves"}
-FILTERS = {("POST", f"/actions/{change}") for change in ("retry", "cancel", "delete")} | {("POST", "/calendar/feeds")}
+FILTERS = {("POST", f"/actions/{change}") for change in ("retry", "cancel", "delete")}
+FILTERS |= {("POST", "/calendar/feeds"), ("POST", "/pauses")}
 
 
 def free_fields(

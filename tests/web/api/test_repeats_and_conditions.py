@@ -21,6 +21,7 @@ OPERATIONS = {
 WITHOUT_IF_MATCH = {
     "POST /tokens/{id}/revoke": "revoking must always succeed",
     "POST /calendar/feeds/{id}/revoke": "revoking must always succeed",
+    "DELETE /pauses/{id}": "resuming must always succeed",
 }
 #: POST operations that do not accept an Idempotency-Key, with the reason.
 WITHOUT_KEY = {
@@ -33,6 +34,7 @@ WITHOUT_KEY = {
     "POST /deadlines/preview": "reads",
     "POST /deadlines/{id}/preview": "reads",
     "POST /schedules/preview": "reads",
+    "POST /pauses": "a second pause of the same subject changes the first",
 }
 #: Changes of one resource, which need no key: If-Match, or the id of the skipped occurrence, prevents a repetition.
 CHANGES = {

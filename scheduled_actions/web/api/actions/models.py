@@ -32,6 +32,7 @@ from scheduled_actions.web.api.models import (
     ShortText,
     StatusName,
     Storable,
+    StoredLimitKeys,
     TargetFilter,
     TeamQuery,
     WholeNumber,
@@ -303,7 +304,7 @@ class ActionTemplate(Record):
 class ActionDocument(ActionTemplate):
     """An action: one row, one unit of work."""
 
-    limit: list[str] | None = Field(
+    limit: StoredLimitKeys = Field(
         validation_alias=AliasChoices("limit", "limit_keys"),
         description="Limit keys, whose limits apply while the action runs; null: no limits.",
     )

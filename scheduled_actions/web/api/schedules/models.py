@@ -26,6 +26,7 @@ from scheduled_actions.web.api.models import (
     Rule,
     Scheduling,
     ShortText,
+    StoredLimitKeys,
     TeamPageQuery,
     TimeZone,
     WholeNumber,
@@ -283,7 +284,7 @@ class BackfillRequest(RequestModel):
 class ScheduleDocument(ActionTemplate):
     """A schedule: the stored definition of a recurring action."""
 
-    limit: list[str] | None = Field(
+    limit: StoredLimitKeys = Field(
         validation_alias=AliasChoices("limit", "limit_keys"),
         description="Keys whose limits apply while an occurrence runs; null: no limits, or those of the handler.",
     )
