@@ -226,3 +226,16 @@ def test_only_active_pauses_are_counted(connection):
     )
 
     assert count_pauses(connection) == 2
+
+
+@pytest.mark.parametrize("name", ["count_held_back", "list_pauses"])
+def test_counting_what_pauses_hold_back_reads_no_other_actions(connection, name):
+    connection.execute("select scheduled_actions_pause('lock_group', 'empty')")
+    insert_many(connection, 20_000, limit_keys=["api:x"], parked_by="limit")
+    connection.execute("analyze scheduled_actions")
+    parameters = {"id": None, "team_id": None, "most": 1000}
+    plan = connection.execute("explain (analyze, format json, timing off) " + sql.text(name), parameters).fetchone()[0][
+        0
+    ]["Plan"]
+
+    assert rows_of(plan) == 0

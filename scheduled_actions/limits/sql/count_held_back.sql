@@ -18,6 +18,8 @@ select
           select
           from scheduled_actions a
           where a.status = 'pending' and a.parked_by = p.id::text
+          -- By the index; without an order, a scan of all actions would look as cheap.
+          order by a.priority, a.scheduled_at, a.id
           limit 10000
         )
         union all
