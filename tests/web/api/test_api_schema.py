@@ -97,6 +97,7 @@ SEMANTIC_ERRORS: dict[str, dict[str, str]] = {
     "POST /api/v1/deadlines/{id}/complete": {"invalid_argument": "at"},
     "POST /api/v1/deadlines/{id}/reassign": {"invalid_argument": "recipients.*"},
     "GET /api/v1/calendar": {"invalid_argument": "cursor|from|to"},
+    "GET /api/v1/limits": {"invalid_argument": "cursor"},
     "POST /api/v1/notifications": {
         "invalid_argument": "recipients.*|scheduled_at|subject|html|text", "too_large": "payload.*|html|text",
     },
