@@ -59,6 +59,11 @@ def as_number(name: str, text: str, _zone: ZoneInfo) -> float | str:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else text
 
 
+def as_lines(_name: str, text: str, _zone: ZoneInfo) -> list[str]:
+    """Return the lines that are not blank, without spaces around them."""
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
 def as_json(name: str, text: str, _zone: ZoneInfo) -> Any:  # noqa: ANN401 - any JSON
     """Decode JSON.
 

@@ -24,6 +24,7 @@ from scheduled_actions.web.dashboard.actions import schema_forms
 from tests.factories import NOW, database_now, insert, row, statuses
 from tests.web.conftest import ADMIN_TOKEN, application
 from tests.web.dashboard.conftest import Person
+from tests.web.dashboard.filled_form import submitted
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -190,6 +191,51 @@ def test_saving_an_untouched_form_does_not_change_the_payload(person, connection
     person.sends(f"/actions/{action_id}/edit", **shown | {"payload.weight": "3"})
 
     assert row(connection, action_id)["payload"]["weight"] == 3
+
+
+def test_an_edit_changes_and_removes_the_limit_and_the_expiry(person, connection):
+    now = database_now(connection)
+    action_id = insert(
+        connection, action_type="parcel:send", payload={"label": "box", "older": True}, limit_keys=["api:a", "reports"],
+        scheduled_at=now + timedelta(hours=1), expires_at=now + timedelta(hours=2), on_expiry="fail",
+    )  # fmt: skip
+    path = f"/actions/{action_id}/edit"
+    form = submitted(person.opens(path).text, path)
+    assert form["limit"].split() == ["api:a", "reports"]
+
+    assert person.sends(path, **form).status_code == 303
+    assert row(connection, action_id)["history"] == []
+
+    assert person.sends(path, **form | {"limit": "api:b\r\n", "expires_at": "2040-01-01T00:00:00"}).status_code == 303
+    changed = row(connection, action_id)
+    assert (changed["limit_keys"], changed["on_expiry"]) == (["api:b"], "fail")
+    assert changed["expires_at"].startswith("2040-01-01T00:00:00")
+    assert changed["history"][-1]["changes"] == ["expires_at", "limit"]
+
+    form = submitted(person.opens(path).text, path)
+    assert person.sends(path, **form | {"limit": "", "expires_at": ""}).status_code == 303
+    removed = row(connection, action_id)
+    assert (removed["limit_keys"], removed["expires_at"], removed["on_expiry"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"limit": "unknown"}, "limit"),
+        ({"expires_at": "2020-01-01T00:00:00"}, "expires_at"),
+        ({"expires_at": "x"}, "expires_at"),
+    ],
+)
+def test_an_invalid_limit_or_expiry_of_an_edit_is_shown_next_to_its_field(person, connection, given, field):
+    later = database_now(connection) + timedelta(hours=1)
+    action_id = insert(connection, action_type="parcel:send", payload={"label": "box"}, scheduled_at=later)
+    path = f"/actions/{action_id}/edit"
+
+    refused = person.sends(path, **submitted(person.opens(path + "?as=json").text, path) | given)
+
+    assert refused.status_code == 400
+    assert f'id="f-{field}-wrong"' in refused.text
+    assert row(connection, action_id)["history"] == []
 
 
 def test_a_payload_that_the_form_cannot_show_is_cloned_as_json(person, connection):

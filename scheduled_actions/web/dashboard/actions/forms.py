@@ -193,6 +193,8 @@ def _edit_form(context: RequestContext, action: Document, etag: str) -> View:
         "priority": str(action.priority),
         "max_attempts": "" if action.max_attempts is None else str(action.max_attempts),
         "metadata": "" if action.metadata is None else pretty(action.metadata),
+        "limit": "\n".join(action.limit or ()),
+        "expires_at": when_input(action.expires_at, context.zone),
     }
     values = {"action": action, "etag": etag, "is_object": is_object, "is_locked": False, "is_stale": False}
     return View("edit.html", _form(context, described if is_object else None, action.payload, shown) | values)
@@ -235,6 +237,14 @@ def _changes(context: RequestContext, action: Document, fields: list[Field] | No
     at = context.form.get("at", "")
     if at.strip() and at != when_input(action.scheduled_at, context.zone):
         changes["scheduled_at"] = from_input(at, context.zone)
+    if "limit" in context.form:
+        limit = as_lines("limit", context.form["limit"], context.zone) or None
+        # A stored key may begin or end with spaces, which the form removes.
+        if limit != (as_lines("limit", "\n".join(action.limit or ()), context.zone) or None):
+            changes["limit"] = limit
+    expires_at = context.form.get("expires_at", "").strip()
+    if "expires_at" in context.form and expires_at != when_input(action.expires_at, context.zone):
+        changes["expires_at"] = from_input(expires_at, context.zone) or None
     return {name: value for name, value in changes.items() if value != getattr(action, name)}
 
 
