@@ -370,6 +370,12 @@ def test_python_and_sql_reject_an_expiry_before_the_time_of_the_database(project
         way(project, connection, plain | due)
 
 
+@pytest.mark.parametrize("way", [with_sql, with_sql_in_bulk])
+def test_sql_refuses_an_expiry_that_python_cannot_represent(project, connection, way):
+    with pytest.raises(psycopg.DataError, match=r"expires_at: 10000-01-01 .* is not in the years 1 to 9999"):
+        way(project, connection, PLAIN | {"expires_at": "10000-01-01 00:00Z"})
+
+
 def test_an_expiry_centuries_ahead_ends_with_the_year_9999(connection):
     call = (
         "select id from schedule_action('test:run', scheduled_at => '9999-06-01Z', expires_in => interval '50 years')"

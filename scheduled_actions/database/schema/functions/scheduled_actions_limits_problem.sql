@@ -22,6 +22,8 @@ create or replace function scheduled_actions_limits_problem(
       when expires_at <= scheduled_at
         then format(
           'expires_at: (%s) must be after scheduled_at (%s), so that the action can start', expires_at, scheduled_at)
+      when expires_at <> scheduled_actions_clamp_instant(expires_at)
+        then format('expires_at: %s is not in the years 1 to 9999', expires_at)
       when on_expiry is null or on_expiry not in ('skip', 'fail') then format('on_expiry: %L is not skip or fail', on_expiry)
       when on_expiry = 'fail' and expires_at is null and expires_in is null
         then 'on_expiry: has no effect without expires_at or expires_in'
