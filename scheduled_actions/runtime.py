@@ -332,7 +332,6 @@ class Runtime:
             check_external=self._check_external,
             around_attempt=(_DeadlineGuards(self.database),),
             prune=(
-                _later("limits.claims:prune_keys"),
                 _later("actions.waits:prune"),
                 _later("actions.store:prune_rows"),
                 prune_deadlines,

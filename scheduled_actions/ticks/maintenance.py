@@ -230,6 +230,13 @@ def _fail(connection: Connection, lease: tick_store.ExpiredLease, error: BaseExc
     return [RescuedAction(lease, Status.FAILED, reason)]
 
 
+def _prune_limit_keys(connection: Connection) -> None:
+    """Delete limit keys that have not been used for an hour."""
+    from scheduled_actions.limits import claims as limit_claims  # noqa: PLC0415 - most projects have no limits
+
+    limit_claims.prune_keys(connection, limit=BATCH_SIZE)
+
+
 def _uncancelled(action_id: UUID, error: BaseException) -> None:
     """Log the error of a cancellation; the next sweep tries again."""
     log.warning("action.uncancelled id=%s error=%s", action_id, reason_of(error))
@@ -318,6 +325,7 @@ class TickMaintenance:
             (found.has_expired or found.has_lost_ticks, "rescue", self._rescue),
             (found.has_wakes, "wake", self._wake),
             (found.has_pauses, "pauses", self._park),
+            (found.has_old_keys, "limits", _prune_limit_keys),
             (found.has_old_holds, "holds", settling.free_stale_holds),
             (found.has_unhandled, "release", self._release),
         ):

@@ -40,11 +40,6 @@ def as_text(_name: str, text: str, _zone: ZoneInfo) -> str:
     return text
 
 
-def as_lines(_name: str, text: str, _zone: ZoneInfo) -> list[str]:
-    """Return the lines that are not empty, without surrounding spaces."""
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
 def as_flag(_name: str, _text: str, _zone: ZoneInfo) -> bool:
     """Return True: browsers send a checkbox only if it is checked."""
     return True

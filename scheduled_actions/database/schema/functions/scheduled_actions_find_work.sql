@@ -25,6 +25,7 @@ create or replace function scheduled_actions_find_work(
   out has_queued boolean,
   out has_late boolean,
   out has_pauses boolean,
+  out has_old_keys boolean,
   out is_recorded boolean
 )
   language plpgsql volatile
@@ -48,6 +49,9 @@ create or replace function scheduled_actions_find_work(
       limit 1
     ) <= scheduled_actions_now(), false);
     has_pauses := exists (select from scheduled_action_pauses);
+    has_old_keys := coalesce((
+      select k.used_at from scheduled_action_limit_keys k order by k.used_at limit 1
+    ) < scheduled_actions_now() - interval '1 hour', false);
     select
       coalesce((
         select
@@ -124,13 +128,10 @@ create or replace function scheduled_actions_find_work(
       or coalesce((
         select t.started_at from scheduled_action_ticks t where t.finished_at is not null order by t.started_at limit 1
       ) < scheduled_actions_now() - make_interval(days => scheduled_actions_find_work.retention_days), false)
-      or coalesce((
-        select k.used_at from scheduled_action_limit_keys k order by k.used_at limit 1
-      ) < scheduled_actions_now() - interval '1 hour', false)
     into may_have_due, has_expired, has_lost_ticks, has_old_holds, has_unhandled, has_prunable;
     is_recorded := may_be_idle
       and not (may_have_due or has_expired or has_lost_ticks or has_old_holds or has_unhandled or has_prunable or has_wakes
-        or has_queued or has_late or has_pauses);
+        or has_queued or has_late or has_pauses or has_old_keys);
     if is_recorded then
       insert into scheduled_action_ticks (id, started_at, finished_at, lease_expires_at, caller, outcome, counts, budget)
       values (
