@@ -9,7 +9,7 @@ create or replace function scheduled_actions_pause_problem(kind text, name text,
         then format('name: %L is not an action type: 1 to 200 letters, digits, ".", "_", ":" or "-", starting with a letter or digit', left(name, 80))
       when name is null or length(name) not between 1 and 255
         then format('name: a %s must have 1 to 255 characters', replace(kind, '_', ' '))
-      when kind = 'limit' and name ~ '[[:cntrl:]]' then 'name: a limit key must not have control characters'
+      when kind = 'limit' and name ~ '[\u0001-\u001f\u007f-\u009f]' then 'name: a limit key must not have control characters'
       when kind = 'limit' and name like '%*'
         then format('name: %L is a pattern; pause each of its limit keys, such as %L', left(name, 80), left(rtrim(name, '*'), 80) || 'acme')
       when kind = 'team' and team_id is not null
