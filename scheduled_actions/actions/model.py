@@ -18,6 +18,8 @@ from scheduled_actions.core.messages import did_you_mean
 from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.registry import limit_keys
 
+#: Minimum of `expires_in`, in seconds: the shortest interval of the database.
+_SHORTEST_EXPIRY = 1e-6
 #: Maximum of `expires_in`, in seconds: a hundred years.
 _LONGEST_EXPIRY = 36525 * 86400
 
@@ -182,8 +184,8 @@ def expires_seconds(value: timedelta | float) -> float:
         InvalidArgument: The value is neither a timedelta nor a number, or is not between 0 and 100 years.
     """
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    is_valid = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= _LONGEST_EXPIRY
-    if not is_valid:
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not _SHORTEST_EXPIRY <= seconds <= _LONGEST_EXPIRY:
         raise InvalidArgument("expires_in", value, "a timedelta, or a number of seconds above 0, of at most 100 years")
     return float(seconds)
 

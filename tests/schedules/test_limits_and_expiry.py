@@ -110,6 +110,7 @@ def test_the_expiry_of_an_occurrence_stays_in_the_calendar(schedules, connection
         ({"limit": ["total", "total"]}, "limit"),
         ({"limit": 7}, "limit"),
         ({"expires_in": 0}, "expires_in"),
+        ({"expires_in": 1e-9}, "expires_in"),
         ({"expires_in": "1h"}, "expires_in"),
         ({"expires_in": 36526 * DAY}, "expires_in"),
         ({"expires_in": HOUR, "on_expiry": "cancel"}, "on_expiry: 'cancel' is not one of skip, fail"),
