@@ -750,6 +750,19 @@ def test_a_recovery_does_not_repeat_deliveries_that_fail_again(project, connecti
     assert deliveries(connection) == {"skipped": 6}
 
 
+def test_a_recovered_delivery_that_had_expired_is_attempted(project, connection):
+    made, _ = project.endpoints.create(url=URL)
+    since = database_now(connection)
+    insert_lost_deliveries(connection, 1, endpoint=made.id, status="skipped")
+    connection.execute("update scheduled_actions set expires_at = scheduled_at, on_expiry = 'skip', attempts = 0")
+
+    assert sum(counts_of_batches(project.deliveries.recover, since)) == 1
+    project.processor.tick()
+
+    found = connection.execute("select status, attempts, expires_at, on_expiry from scheduled_actions").fetchone()
+    assert found == ("pending", 1, None, None)
+
+
 def test_a_team_recovers_only_its_own_deliveries(project, connection):
     since = database_now(connection)
     insert_lost_deliveries(connection, 2, endpoint="crm", team_id="blue")

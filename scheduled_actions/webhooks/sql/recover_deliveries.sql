@@ -24,6 +24,10 @@ set
   cancel_requested_at = null,
   error_message = null,
   state = null,
+  -- As for a retry, which is wanted although it is late.
+  expires_at = null,
+  on_expiry = null,
+  parked_by = null,
   history = scheduled_actions_append_history(a.history, jsonb_build_object(
     'outcome', 'recovered', 'at', scheduled_actions_now(), 'by', %(by)s::text)),
   updated_at = scheduled_actions_now()
