@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduled_actions.actions.claims import BatchClaimer, ClaimResult
 from scheduled_actions.core import config
-from scheduled_actions.limits import store
+from scheduled_actions.limits import claims as limit_claims, store
 from scheduled_actions.schedules import store as schedules
 from scheduled_actions.ticks.claiming.queue_scan import QueueScan
 from tests.factories import a_tick
@@ -59,3 +59,18 @@ def test_a_scan_visits_more_queues_than_one_claim(connection):
     ids = scheduled(connection, *(f"k:{number}" for number in range(450)))
 
     assert sorted(scan_all(connection, QueueScan(BatchClaimer(())), most=200)) == sorted(ids)
+
+
+def test_a_scan_inserts_the_row_of_a_key_again_that_was_pruned_meanwhile(connection):
+    store.write_rules(connection, config.settings_of({"limits": {"one:*": {"at_once": 1}}}).limits)
+    scan = QueueScan(BatchClaimer(()))
+    first = scheduled(connection, "one:a")
+    assert scan_all(connection, scan) == first
+
+    connection.execute("delete from scheduled_action_limit_slots")
+    connection.execute("update scheduled_action_limit_keys set used_at = used_at - interval '61 minutes'")
+    limit_claims.prune_keys(connection, limit=10)
+    second = scheduled(connection, "one:a")
+    scan.scan_again()
+
+    assert scan_all(connection, scan) == second

@@ -82,20 +82,27 @@ class QueueScan:
             self.opens_at = min(now + queued.opens_in_seconds, self.opens_at or math.inf)
         result = ClaimResult([])
         if queued.candidates:
-            self._insert_keys(connection, queued.candidates)
+            has_inserted = self._insert_keys(connection, queued.candidates)
             claim = partial(self._claim, connection, tick, queued.candidates)
             claimed, result, _ = self._batches.claim(connection, claim)
             decided = [*result.kept, *(one for one, _ in result.skipped), *(one for one, _ in result.refused)]
             returned = {one.id for one in claimed} - {one.id for one in decided}
             self._returned |= dict.fromkeys(returned, now)
             self._has_claimed = self._has_claimed or bool(claimed)
+            if not claimed and not has_inserted:
+                # Another transaction may have pruned the rows of these keys: the next claim inserts them.
+                self._known.clear()
+                self._has_claimed = True
         self.is_empty = self._position == limit_claims.START and not self._has_claimed
         return result
 
-    def _insert_keys(self, connection: Connection, candidates: Collection[QueuedAction]) -> None:
-        if unknown := {key for one in candidates for key in one.keys} - self._known:
+    def _insert_keys(self, connection: Connection, candidates: Collection[QueuedAction]) -> bool:
+        """Insert the rows of keys that this tick has not met yet; return whether there were any."""
+        unknown = {key for one in candidates for key in one.keys} - self._known
+        if unknown:
             limit_claims.insert_keys(connection, unknown)
             self._known |= unknown
+        return bool(unknown)
 
     @staticmethod
     def _claim(
