@@ -136,7 +136,10 @@ class Pauses:
         try:
             started = self._do(partial(_pause, parameters=parameters))
         except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
-            raise database_refusal(error) from error
+            refusal = database_refusal(error)
+            if str(refusal).startswith("ends_at: "):
+                raise InvalidArgument("until", until, "in the future") from error
+            raise refusal from error
         log.info("pause.started id=%s kind=%s", started.id, started.kind)
         if commits_itself(None):
             _within(_PARK_SECONDS, self.park())
@@ -248,8 +251,13 @@ class Pauses:
             raise UnknownActionType(subject.name, self._registry.types)
         if subject.kind == "limit":
             limit_keys.check(subject.name)
-            if not subject.name.endswith("*"):
-                limit_keys.check_known([subject.name], self._settings.limits)
+            if subject.name.endswith("*"):
+                example = short_text(f"{subject.name.rstrip('*')}acme", 80)
+                problem = (
+                    f'is the pattern "{short_text(subject.name, 80)}"; pause each of its keys, such as "{example}"'
+                )
+                raise InvalidArgument("limit", subject.name, problem=problem)
+            limit_keys.check_known([subject.name], self._settings.limits)
 
 
 def _pause(connection: Connection, *, parameters: dict[str, Any]) -> Pause:

@@ -45,10 +45,17 @@ def test_mistakes_are_reported_in_one_line(run):
     run("pauses", "create", "--team", "red")
 
     for arguments, code, text in (
-        (["create"], 1, "give an action_type, a team_id, a lock_group or a limit"),
+        (["create"], 2, "give --action-type, --team, --lock-group or --limit"),
+        (["create", "--lock-group", "g", "--limit", "a"], 2, "--lock-group and --limit are mutually exclusive"),
+        (["resume"], 2, "give the ID of a pause, or --action-type, --team, --lock-group or --limit"),
         (["create", "--action-type", "greeting:sey"], 1, 'did you mean "greeting:say"?'),
-        (["create", "--lock-group", "g", "--until", "2020-01-01"], 1, "is not in the future"),
+        (["create", "--lock-group", "g", "--until", "2020-01-01"], 1, "--until: 2020-01-01 23:59:59"),
         (["create", "--lock-group", "g", "--until", "2099-01-01", "--for", "1h"], 2, "mutually exclusive"),
+        (
+            ["create", "--limit", "api:*"],
+            1,
+            '--limit is the pattern "api:*"; pause each of its keys, such as "api:acme"',
+        ),
         (["resume", "--team", "blue"], 1, 'no active pause of the team "blue"; paused are the team "red"'),
         (["resume", "x"], 1, "error: no active pause has the id x"),
         (["resume", "x", "--team", "red"], 2, "give either the ID of a pause, or what is paused"),

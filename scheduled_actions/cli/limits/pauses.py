@@ -36,6 +36,9 @@ subject_options = with_options(
 )
 
 
+_SUBJECTS = "--action-type, --team, --lock-group or --limit"
+
+
 @click.group()
 def pauses() -> None:
     """Pause and resume action types, teams, lock groups and limit keys."""
@@ -55,7 +58,7 @@ def list_pauses(project: Project) -> None:
             "PAUSED": lambda pause: f"{pause.kind} {one_line(pause.name, longest=60)}",
             "TEAM": lambda pause: pause.team_id or "",
             "SINCE": lambda pause: local(pause.paused_at),
-            "UNTIL": lambda pause: local(pause.ends_at) or "resumed",
+            "UNTIL": lambda pause: local(pause.ends_at) or "you resume it",
             "HELD BACK": _held_back,
             "BY": lambda pause: pause.paused_by or "",
             "NOTE": lambda pause: one_line(pause.note or "", longest=60),
@@ -67,7 +70,9 @@ def list_pauses(project: Project) -> None:
 @pauses.command("create", short_help="Pause actions.")
 @subject_options
 @click.option("--note", metavar="TEXT", help="Why they are paused.")
-@last_local_instant_option("--until", help="End of the pause; without an offset, local time. [default: resumed]")
+@last_local_instant_option(
+    "--until", help="End of the pause; without an offset, local time. [default: until you resume it]"
+)
 @duration_option("--for", "delay", help="Pause for this long: PT2H, 90m, 3d.")
 @json_option
 @pass_project
@@ -89,15 +94,18 @@ def create_pause(
     """
     from scheduled_actions.limits.pauses import Subject
 
-    subject = Subject.of(action_type=action_type, team_id=team_id, lock_group=lock_group, limit=limit)
+    given = {"action_type": action_type, "team_id": team_id, "lock_group": lock_group, "limit": limit}
+    _check_one_subject(given, f"give {_SUBJECTS}")
+    subject = Subject.of(**given)
     service = project.open().pauses
     pause = service.pause(subject, note=note, by=caller(), until=one_of(until, delay, "--until and --for"))
     with progress(None) as advance:
         for parked in service.park():
             advance(parked)
     pause = service.get(pause.id)
+    actions = "action" if pause.parked == 1 else "actions"
     end = "" if pause.ends_at is None else f" until {local(pause.ends_at)}"
-    answer(asdict(pause), f"paused {subject}{end}; {_held_back(pause)} due actions held back")
+    answer(asdict(pause), f"paused {subject}{end}; {_held_back(pause)} due {actions} held back")
 
 
 @pauses.command("resume", short_help="Resume paused actions.")
@@ -121,8 +129,10 @@ def resume_pause(
     """
     from scheduled_actions.limits.pauses import Subject
 
-    service = project.open_without_handlers().pauses
     given = {"action_type": action_type, "team_id": team_id, "lock_group": lock_group, "limit": limit}
+    if pause_id is None:
+        _check_one_subject(given, f"give the ID of a pause, or {_SUBJECTS}")
+    service = project.open_without_handlers().pauses
     if pause_id is None:
         resumed = service.resume(Subject.of(**given), by=caller())
     elif any(value is not None for value in given.values()):
@@ -134,6 +144,16 @@ def resume_pause(
             advance(returned)
     subject = Subject(resumed.kind, resumed.name, resumed.team_id)
     answer(asdict(resumed), f"resumed {subject}; {counted(resumed.parked, 'due action')} returned")
+
+
+def _check_one_subject(given: dict[str, str | None], missing: str) -> None:
+    """Raise a usage error unless the options name one subject; a team may restrict it."""
+    named = [name for name, value in given.items() if value is not None]
+    if not named:
+        raise click.UsageError(missing)
+    subjects = [f"--{name.replace('_', '-')}" for name in named if name != "team_id"]
+    if len(subjects) > 1:
+        raise click.UsageError(f"{' and '.join(subjects)} are mutually exclusive: run the command once for each")
 
 
 def _held_back(pause: Pause) -> str:
