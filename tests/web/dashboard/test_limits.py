@@ -39,7 +39,7 @@ def test_a_key_is_shown_with_its_slots_its_rate_and_its_queue(admin_person, conn
     (row,) = rows(admin_person.opens("/limits"))
 
     assert row.startswith("api:acme pattern api:* 2 of 3 2 per hour next start in ")
-    assert re.search(r" 3 (\d+ s ago|now) full Pause key…$", row)
+    assert re.search(r" 3 (\d+ s ago|now) rate used up Pause key…$", row)
 
 
 def test_the_status_says_why_the_actions_of_a_key_wait(admin_person, connection):
