@@ -56,11 +56,16 @@ def pattern_of(key: str, patterns: Collection[str]) -> str | None:
 def check_known(keys: Sequence[str], patterns: Collection[str]) -> None:
     """Raise `InvalidArgument` for a key that no pattern of the settings matches: it would never be claimed."""
     for key in keys:
+        if key.endswith("*") and key in patterns:
+            problem = f'is the pattern "{key}"; give a key that it matches, such as "{key[:-1]}acme"'
+            raise InvalidArgument("limit", key, problem=problem)
         if pattern_of(key, patterns) is None:
             near = nearest(key, [one.removesuffix("*") for one in patterns])
             example = f'add one to scheduled_actions.toml, such as [limits."{_prefix(key)}"] with at_once = 3'
-            hint = example if near is None else f"did you mean {near}? Otherwise {example}"
-            raise InvalidArgument("limit", key, problem=f'the key "{key}" matches no pattern of [limits]; {hint}')
+            hint = example if near is None else f'did you mean "{near}"? Otherwise {example}'
+            raise InvalidArgument(
+                "limit", key, problem=f'has the key "{key}", which matches no pattern of [limits]; {hint}'
+            )
 
 
 def _prefix(key: str) -> str:

@@ -142,7 +142,7 @@ def test_a_payload_without_the_field_of_the_limit_is_refused(a_project, connecti
 def test_a_key_without_a_pattern_is_refused_when_python_schedules(a_project):
     project = a_project(Ran(), {"apis:*": {"at_once": 1}})
 
-    with pytest.raises(InvalidArgument, match=r'the key "api:acme" matches no pattern of \[limits\]'):
+    with pytest.raises(InvalidArgument, match=r'the key "api:acme", which matches no pattern of \[limits\]'):
         project.scheduler.schedule_action(new("crm:sync", {"customer": "acme"}))
 
 

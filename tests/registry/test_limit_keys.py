@@ -58,8 +58,17 @@ def test_the_exact_pattern_applies_then_the_longest_prefix(key, pattern):
 
 
 def test_a_key_without_a_pattern_is_refused_with_a_suggestion():
-    with pytest.raises(InvalidArgument, match=r'"apis:acme" matches no pattern of \[limits\]; did you mean api:acme'):
+    with pytest.raises(
+        InvalidArgument, match=r'"apis:acme", which matches no pattern of \[limits\]; did you mean "api:acme"'
+    ):
         limit_keys.check_known(["mail", "apis:acme"], PATTERNS)
+
+
+def test_a_pattern_is_not_a_key():
+    with pytest.raises(
+        InvalidArgument, match=r'^limit is the pattern "api:\*"; give a key that it matches, such as "api:acme"$'
+    ):
+        limit_keys.check_known(["api:*"], ["api:*"])
 
 
 @pytest.mark.parametrize(

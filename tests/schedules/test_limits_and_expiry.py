@@ -105,7 +105,10 @@ def test_the_expiry_of_an_occurrence_stays_in_the_calendar(schedules, connection
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"limit": "apis:acme"}, 'limit the key "apis:acme" matches no pattern of [limits]; did you mean api:?'),
+        (
+            {"limit": "apis:acme"},
+            'limit has the key "apis:acme", which matches no pattern of [limits]; did you mean "api:"?',
+        ),
         ({"limit": []}, "limit"),
         ({"limit": ["total", "total"]}, "limit"),
         ({"limit": 7}, "limit"),

@@ -236,7 +236,7 @@ REFUSED = [
     ({"skip": Jsonb({"weekend": True})}, "skip"),
     ({"condition": Jsonb({"kind": "unknown"})}, "condition"),
     ({"on_success": Jsonb({"action_type": "report:send", "payload": {}})}, "on_success"),
-    ({"limits": ["unknown"]}, 'limit the key "unknown" matches no pattern of [limits]'),
+    ({"limits": ["unknown"]}, 'limit has the key "unknown", which matches no pattern of [limits]'),
 ]
 
 
