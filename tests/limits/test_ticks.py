@@ -22,10 +22,10 @@ def a_project(database_url, tmp_path):
     """Return a function that creates a project with a handler and a table of limits."""
     made = []
 
-    def make(handler, limits, **settings):
+    def make(handler, limits, *, handlers=(), **settings):
         loaded = config.load(tmp_path, {"DATABASE_URL": database_url, "CRON_SECRET": CRON_SECRET})
         changed = config.settings_of({"limits": limits, "concurrency": 4} | settings)
-        made.append(Runtime(replace(loaded, settings=changed), registry=Registry.of(handler)))
+        made.append(Runtime(replace(loaded, settings=changed), registry=Registry.of(handler, *handlers)))
         return made[-1]
 
     yield make
@@ -165,3 +165,20 @@ def test_unused_limit_keys_are_pruned_after_an_hour(a_project, connection):
     connection.execute("update scheduled_action_limit_keys set used_at = used_at - interval '61 minutes'")
     project.processor.tick()
     assert connection.execute("select count(*) from scheduled_action_limit_keys").fetchone() == (0,)
+
+
+def test_queued_actions_do_not_wait_for_another_team_that_runs_as_many_as_it_may(a_project, connection):
+    running = Running()
+
+    @action("test:slow")
+    def slow(payload: dict):
+        threading.Event().wait(0.05)
+
+    limits = {"one:*": {"at_once": 1}}
+    project = a_project(running.handler(), limits, handlers=(slow,), teams={"concurrency": 1}, max_run_seconds=5)
+    insert_many(connection, 400, action_type="test:slow", team_id="large")
+    schedule(project, "one:a", 60, team_id="small")
+
+    project.processor.tick()
+
+    assert running.starts["one:a"] == 60

@@ -162,7 +162,9 @@ class Claimer:
         if waiting > self._claim_size() // 2:
             return False
         if left_out := self._left_out():
-            return self.scanner.fair_share.may_step(left_out)
+            return self.scanner.may_step_for_others(
+                left_out, self._state.monotonic(), is_running=bool(self._in_flight.attempts)
+            )
         # After everything is claimed, scans continue as long as attempts are in flight; then the tick ends.
         return not self.scanner.is_done or (
             bool(self._in_flight.attempts) and self.scanner.is_stale(self._state.monotonic())

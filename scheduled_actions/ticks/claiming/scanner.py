@@ -81,6 +81,19 @@ class ClaimScanner:
         """Return whether one of the scans began at least `FRESH_SECONDS` ago."""
         return any(now - scan.begun_at >= FRESH_SECONDS for scan in self._scans)
 
+    def may_step_for_others(self, left_out: frozenset[str], now: float, *, is_running: bool) -> bool:
+        """Return whether a scan for teams other than `left_out` is in progress, or may begin.
+
+        Args:
+            left_out: Teams whose actions are not claimed; "" for actions without a team.
+            now: The current time on the monotonic clock.
+            is_running: Whether attempts are in flight, so that a scan of the queues is repeated.
+        """
+        queues = self._queues
+        return self.fair_share.may_step(left_out) or (
+            queues is not None and (not queues.is_empty or (is_running and now - queues.begun_at >= FRESH_SECONDS))
+        )
+
     def scan_again(self) -> None:
         """Force another scan, because rows may have become due behind the current position."""
         for scan in self._scans:
@@ -121,6 +134,8 @@ class ClaimScanner:
         """
         self._turn = (self._turn + 1) % len(self._scans)
         scan = self._scans[self._turn]
+        if left_out and self._queues is not None and not self.fair_share.may_step(left_out):
+            scan = self._queues
         if left_out and scan is not self._queues:
             return self.fair_share.step(
                 connection,
