@@ -89,7 +89,7 @@ class Kit:
     def run_until(self, until: datetime | date | str | timedelta) -> list[Action]:
         """Let time pass: stop the clock at each instant up to `until` when an action is due or expires, and run ticks.
 
-        The clock is stopped at `until` at the end.
+        The clock is also stopped when a pause ends, and at `until` at the end.
 
         Args:
             until: The instant, as for `clock.set`; or the time from now.
@@ -107,6 +107,7 @@ class Kit:
         for _ in range(_STEPS_MOST):
             pending = [action for action in self.actions() if action.status is Status.PENDING]
             upcoming = [at for action in pending for at in (action.scheduled_at, action.expires_at) if at is not None]
+            upcoming += [pause.ends_at for pause in self.runtime.pauses.find() if pause.ends_at is not None]
             following = min((at for at in upcoming if at > now), default=None)
             if (start := self._next_start()) is not None:
                 following = min(start, following or start)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from handlers import webhook
-from scheduled_actions import Snooze, action, emit_event, schedule_action, schedule_recurring_action
+from scheduled_actions import Snooze, action, emit_event, pause, schedule_action, schedule_recurring_action
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.testing.kit import Kit
 
@@ -165,6 +165,17 @@ def test_run_until_runs_each_occurrence_at_its_instant(create_kit):
 
     assert [action.occurrence_at for action in settled] == [NOON + timedelta(hours=n) for n in (1, 2, 3)]
     assert kit.clock.now() == NOON + timedelta(hours=3, minutes=30)
+
+
+def test_run_until_runs_a_paused_action_when_its_pause_ends(create_kit):
+    kit = create_kit(run)
+    kit.clock.set(NOON)
+    schedule_action("test:run", {})
+    pause(action_type="test:run", until=timedelta(hours=1))
+
+    (settled,) = kit.run_until(NOON + timedelta(hours=3))
+
+    assert settled.completed_at - NOON < timedelta(hours=2)
 
 
 def test_run_until_ends_an_action_at_its_expiry(create_kit):
