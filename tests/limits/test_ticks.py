@@ -182,3 +182,29 @@ def test_queued_actions_do_not_wait_for_another_team_that_runs_as_many_as_it_may
     project.processor.tick()
 
     assert running.starts["one:a"] == 60
+
+
+def test_actions_of_a_limit_start_one_after_the_other_while_another_handler_runs(a_project, connection):
+    running, may_end = Running(), threading.Event()
+
+    @action("test:slow")
+    def slow(payload: dict):
+        may_end.wait(2)
+
+    @action("test:last")
+    def last(payload: dict):
+        may_end.set()
+        running.starts["before the last"] = running.starts["one:a"]
+
+    limits = {"one:*": {"at_once": 1}}
+    project = a_project(running.handler(), limits, handlers=(slow, last))
+    insert_many(connection, 1, action_type="test:slow")
+    schedule(project, "one:a", 20)
+    project.scheduler.schedule_actions([{"action_type": "test:last", "payload": {}, "limit": "one:a", "priority": 1}])
+    project.processor.tick()
+
+    began, ended = connection.execute(
+        "select started_at, completed_at from scheduled_actions where action_type = 'test:slow'"
+    ).fetchone()
+    assert running.starts["before the last"] == 20
+    assert ended - began < timedelta(seconds=1.9)

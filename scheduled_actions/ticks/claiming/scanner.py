@@ -163,6 +163,11 @@ class ClaimScanner:
                 excluded=excluded,
             )
             result.take_turns_with(others_claimed)
+        if self._queues is not None and not self._queues.is_empty and not result.has_found_work:
+            # Otherwise freed slots would stay unused until the tick claims again, at the next result of a handler.
+            queued = self._queues.step(connection, tick, wanted=wanted, excluded=excluded, now=now, left_out=left_out)
+            queued.has_queued |= result.has_queued
+            return queued
         return result
 
 
