@@ -306,3 +306,18 @@ def test_an_action_that_is_due_again_goes_before_less_urgent_actions_of_its_key(
     settle(connection, an_outcome(claimed, status=Status.PENDING, charge=0, delay=delay))
 
     assert [one.id for one in claim(connection)] == [first]
+
+
+def test_an_action_that_has_lost_its_lock_group_since_it_was_found_is_not_claimed(connection):
+    limits(connection, {"api:*": {"at_once": 3}})
+    [kept] = schedule(connection, "api:acme", lock_group="g", lock_group_blocks=True)
+    connection.execute(
+        "insert into scheduled_action_holds (team_id, lock_group, action_id) values ('', 'g', %s)", [kept]
+    )
+    found = limit_claims.find_queued(connection, wanted=9, after=limit_claims.START, excluded=()).candidates
+    limit_claims.insert_keys(connection, {key for one in found for key in one.keys})
+    assert [(one.id, one.holds_group) for one in found] == [(kept, True)]
+
+    connection.execute("delete from scheduled_action_holds")
+    with connection.transaction():
+        assert limit_claims.claim_queued(connection, a_tick(connection), found) == []

@@ -8,6 +8,11 @@ with due as materialized (
     and a.status = 'pending'
     and a.parked_by = 'limit'
     and a.scheduled_at <= scheduled_actions_now()
+    -- The group was taken in this transaction, or is still kept by the action.
+    and (
+      a.lock_group is null
+      or exists (select from scheduled_action_holds h where h.action_id = a.id and h.busy_until is null)
+    )
     -- include: actions/not_paused
   for update of a skip locked
 ),
