@@ -5,25 +5,7 @@ from scheduled_action_pauses p
 cross join lateral (
   select count(*) as parked
   from (
-    (
-      select
-      from scheduled_actions a
-      where a.status = 'pending' and a.parked_by = p.id::text
-      -- By the index; without an order, a scan of all actions would look as cheap.
-      order by a.priority, a.scheduled_at, a.id
-      limit 10000
-    )
-    union all
-    (
-      select
-      from scheduled_actions a
-      where p.kind = 'limit'
-        and a.status = 'pending'
-        and a.parked_by = 'limit'
-        and a.limit_keys[1] = p.name
-        and (p.team_id is null or coalesce(a.team_id, '') = p.team_id)
-      limit 10000
-    )
+    -- include: limits/held_by
   ) held
 ) n
 where (%(id)s::uuid is null or p.id = %(id)s)
