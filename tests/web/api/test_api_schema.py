@@ -89,7 +89,7 @@ SEMANTIC_ERRORS: dict[str, dict[str, str]] = {
     },
     "GET /api/v1/(actions|deadlines)": {"fields_invalid": "target_id"},
     "POST /api/v1/pauses": {
-        "unknown_action_type": "action_type", "invalid_argument": "action_type|limit|lock_group",
+        "unknown_action_type": "action_type", "invalid_argument": "action_type|limit|lock_group|until",
         "refused_by_database": "ends_at|name",
     },
     "POST /api/v1/deadlines/({id}/)?move": {"invalid_argument": "due_at|(reminder|escalation).*"},
