@@ -170,7 +170,8 @@ class Tick:
             self._unpark()
         if self._may_start() and self._claimer.wants_more():
             self._claimer.claim()
-            if self._claimer.ready and self._may_start() and self._claimer.startable():
+            has_queues = self._claimer.scanner.has_queues
+            if has_queues and self._claimer.ready and self._may_start() and self._claimer.startable():
                 # A wait for results would leave these, and the slots of their limit keys, waiting for other handlers.
                 return True
         self._start_background()

@@ -68,6 +68,11 @@ class ClaimScanner:
         self._queues.scan_again()
 
     @property
+    def has_queues(self) -> bool:
+        """Whether this tick claims from the queues of limit keys."""
+        return self._queues is not None
+
+    @property
     def opens_at(self) -> float | None:
         """When the rate of a limit key allows the next start, on the monotonic clock; None if no queue waits for it."""
         return None if self._queues is None else self._queues.opens_at
