@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -82,6 +83,10 @@ class Completion(NamedTuple):
     has_slots: bool = False
 
 
+#: The order in which statements write and lock actions, so that two sessions never wait for each other in a circle.
+_LOCK_ORDER = attrgetter("action_id.int")
+
+
 @dataclass(frozen=True, slots=True)
 class CompletionResult:
     """The actions that `complete` left out, and whether it announced the running actions."""
@@ -114,11 +119,12 @@ def settle(
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
         psycopg.Error: The database rejects a value; nothing was written.
     """
+    in_order = sorted(outcomes, key=_LOCK_ORDER)
     ids, statuses, refused, announced = store.sql.run_one(
         connection,
         "settle",
         {
-            "outcomes": f"[{','.join(outcome.as_json() for outcome in outcomes)}]",
+            "outcomes": f"[{','.join(outcome.as_json() for outcome in in_order)}]",
             "running": uuids(running or ()),
             "tick_id": tick.id if running is not None else None,
             "announcement": announcement,
@@ -147,7 +153,8 @@ def complete(
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
     """
-    ids, tokens, started, ended, max_attempts, has_slots = zip(*completions, strict=True)
+    in_order = sorted(completions, key=_LOCK_ORDER)
+    ids, tokens, started, ended, max_attempts, has_slots = zip(*in_order, strict=True)
     written, announced = store.sql.run_one(
         connection,
         "complete_limited" if any(has_slots) else "complete_actions",

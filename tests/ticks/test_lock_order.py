@@ -456,9 +456,6 @@ def test_two_paths_that_wait_for_the_same_actions_continue_one_after_the_other(s
     circles = []
     # The other paths skip locked rows, or lock nothing before they wait for them.
     for pair in itertools.product([one for one in PATHS if "actions" in one.waits_for], repeat=2):
-        if {one.name for one in pair} == {"settle", "complete"}:
-            # Each locks in the order of its plan. They meet only after a lost claim, and a deadlock is then retried.
-            continue
         series.restore()
         steps = [one.prepare(series) for one in pair]
         sessions.holder.execute("select from scheduled_actions for update")
