@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from pydantic import (
@@ -28,11 +28,10 @@ from scheduled_actions.core import checks, durations, json_text, pages, retry
 from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, RESULT_LIMIT, Status
 from scheduled_actions.core.errors import InvalidArgument, RequestError
 from scheduled_actions.operations.tokens import NAME_LENGTH
-from scheduled_actions.registry import limit_keys
 
 Response = TypeVar("Response", bound="ResponseModel")
 
-_MAX_DELAY_DAYS = 36525
+MAX_DELAY_DAYS = 36525
 #: Regular expression of an id in responses: a UUID in lower case with hyphens.
 UUID_SHAPE = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
@@ -184,7 +183,7 @@ def _refuse_number(value: Any) -> Any:  # noqa: ANN401 - any JSON
     return value
 
 
-def _parse_delay(value: Any) -> Any:  # noqa: ANN401 - any JSON
+def parse_delay(value: Any) -> Any:  # noqa: ANN401 - any JSON
     """Convert a number of seconds, or a duration such as `PT5M` or `90s`, to a timedelta of at most a hundred years."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise rejection("should be a number of seconds, or a duration such as PT5M")
@@ -194,34 +193,9 @@ def _parse_delay(value: Any) -> Any:  # noqa: ANN401 - any JSON
         raise rejection(f"should be {error.expected}") from None
     except (OverflowError, ValueError):
         delay = timedelta.max
-    if not timedelta(0) <= delay <= timedelta(days=_MAX_DELAY_DAYS):
+    if not timedelta(0) <= delay <= timedelta(days=MAX_DELAY_DAYS):
         raise rejection("should be a duration between zero and a hundred years")
     return delay
-
-
-def _parse_lifetime(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Convert a number of seconds or a duration as `_parse_delay` does, and reject zero."""
-    lifetime = _parse_delay(value)
-    if not lifetime:
-        raise rejection("should be a duration above zero")
-    return lifetime
-
-
-def _readable_keys(value: Any) -> Any:  # noqa: ANN401 - any array of the database
-    """Return stored limit keys as strings, because a row that SQL inserted may contain any values."""
-    return [str(key) for key in value] if isinstance(value, list) else value
-
-
-#: Limit keys in a response.
-StoredLimitKeys = Annotated[list[str] | None, BeforeValidator(_readable_keys)]
-
-
-def _parse_limit(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Convert a limit key, or a list of one to three keys, to a list."""
-    try:
-        return limit_keys.check(value)
-    except InvalidArgument as error:
-        raise rejection_of(error) from None
 
 
 def _parse_policy(value: Any) -> Any:  # noqa: ANN401 - any JSON
@@ -288,34 +262,21 @@ Moment = Annotated[str, _instant(_check_moment), WithJsonSchema(_INSTANT_SCHEMA)
 Instant = Annotated[datetime, _instant(checks.check_instant), WithJsonSchema(_INSTANT_SCHEMA)]
 #: An instant with an offset, or the last second of a day in UTC.
 LastInstant = Annotated[datetime, _instant(checks.check_end), WithJsonSchema(_INSTANT_SCHEMA)]
-_DURATION_PATTERN = (
+#: A duration in ISO 8601, as a regular expression of JSON Schema.
+DURATION_PATTERN = (
     "^P([0-9]{1,3}W|[0-9]{1,4}D|([0-9]{1,4}D)?T([0-9]{1,5}H([0-9]{1,6}M)?([0-9]{1,8}S)?"
     "|[0-9]{1,6}M([0-9]{1,8}S)?|[0-9]{1,8}S))$"
 )
 #: A number of seconds, or a duration. The schema has only ISO 8601 forms; short forms (`90s`) are accepted, too.
 Delay = Annotated[
     timedelta,
-    BeforeValidator(_parse_delay),
+    BeforeValidator(parse_delay),
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": _MAX_DELAY_DAYS * 86400},
-                {"type": "string", "pattern": _DURATION_PATTERN},
+                {"type": "number", "minimum": 0, "maximum": MAX_DELAY_DAYS * 86400},
+                {"type": "string", "pattern": DURATION_PATTERN},
             ]
-        }
-    ),
-]
-#: A delay above zero.
-Lifetime = Annotated[
-    timedelta,
-    BeforeValidator(_parse_lifetime),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0, "maximum": _MAX_DELAY_DAYS * 86400},
-                {"type": "string", "pattern": _DURATION_PATTERN},
-            ],
-            "examples": ["PT1H"],
         }
     ),
 ]
@@ -346,31 +307,6 @@ RetryPolicy = Annotated[
     Any,
     BeforeValidator(_parse_policy),
     WithJsonSchema({"anyOf": [_DELAYS, *[_policy_schema(kind, policy) for kind, policy in retry.KINDS.items()]]}),
-]
-_LIMIT_KEY: JsonDict = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": limit_keys.KEY_LIMIT,
-    "pattern": "^[^\\u0000-\\u001F\\u007F-\\u009F]*$",
-}
-#: One limit key, or a list of keys.
-LimitKeys = Annotated[
-    list[str],
-    BeforeValidator(_parse_limit),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                _LIMIT_KEY,
-                {
-                    "type": "array",
-                    "items": _LIMIT_KEY,
-                    "minItems": 1,
-                    "maxItems": limit_keys.MAX_KEYS,
-                    "uniqueItems": True,
-                },
-            ]
-        }
-    ),
 ]
 StatusName = Annotated[Status, Field(strict=False)]
 Id = Annotated[UUID, Field(strict=False)]
@@ -491,35 +427,6 @@ class Ownership(RequestModel):
     )
     created_by: ShortText | None = Field(
         None, description="Name of the creator. Default: `token:NAME` or, for `ADMIN_TOKEN`, `api:admin`."
-    )
-
-
-class LimitAndExpiry(RequestModel):
-    """The limit keys of an action, and when it expires."""
-
-    limit: LimitKeys | None = Field(
-        None,
-        description="Limit keys of the action: one, or a list of up to three. The limits of each key in `[limits]` of "
-        "the settings apply while the action runs.",
-        examples=["api:acme", ["api:acme", "reports"]],
-    )
-    expires_at: Moment | None = Field(
-        None,
-        description="No attempt starts from then on: an instant after `scheduled_at`, with an offset or in `timezone`; "
-        "a day means its last second.",
-    )
-
-
-class LimitAndExpiryOptions(LimitAndExpiry):
-    """The limit keys and the expiry of a new action."""
-
-    expires_in: Lifetime | None = Field(
-        None, description="Instead of `expires_at`: seconds after the due time, or an ISO 8601 duration."
-    )
-    on_expiry: Literal["skip", "fail"] | None = Field(
-        None,
-        description="How an action ends that has not started by `expires_at`: `skip` as skipped, `fail` as failed. "
-        "Default: `skip`.",
     )
 
 

@@ -21,6 +21,7 @@ from scheduled_actions.core.errors import (
 from scheduled_actions.notifications import local_scheduling, planning
 from scheduled_actions.notifications.recipients import PEOPLE_MOST
 from scheduled_actions.notifications.rules.reminder import Severity
+from scheduled_actions.web.api.limit_models import LimitAndExpiryOptions
 from scheduled_actions.web.api.models import (
     WITHOUT_NUL,
     ActionOptions,
@@ -30,7 +31,6 @@ from scheduled_actions.web.api.models import (
     Instant,
     InstantOrDelay,
     JsonObject,
-    LimitAndExpiryOptions,
     Ownership,
     RequestModel,
     ResponseModel,

@@ -6,7 +6,8 @@ create or replace function scheduled_actions_insert_refused(element jsonb, probl
   as $$
   declare
     new_id constant uuid := scheduled_actions_uuid7();
-    is_skipped constant boolean := starts_with(problem, 'expires_at: (')
+    is_skipped constant boolean := starts_with(problem, 'expires_at: ')
+      and coalesce(scheduled_actions_stored_instant(element ->> 'expires_at') <= scheduled_actions_now(), false)
       and coalesce(element ->> 'on_expiry', 'skip') = 'skip' and not element ? 'scheduled_at';
     reason constant text := left(
       case when is_skipped then 'expired before it was scheduled: ' else 'it could not be scheduled: ' end || problem, 4096);

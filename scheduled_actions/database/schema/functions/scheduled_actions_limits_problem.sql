@@ -21,7 +21,7 @@ create or replace function scheduled_actions_limits_problem(
         then format('expires_in: must be above 0 and at most a hundred years, not %s', expires_in)
       when expires_at <= scheduled_at
         then format(
-          'expires_at: (%s) must be after scheduled_at (%s), so that the action can start', expires_at, scheduled_at)
+          'expires_at: %s must be after scheduled_at (%s), so that the action can start', expires_at, scheduled_at)
       when expires_at <> scheduled_actions_clamp_instant(expires_at)
         then format('expires_at: %s is not in the years 1 to 9999', expires_at)
       when on_expiry is null or on_expiry not in ('skip', 'fail') then format('on_expiry: %L is not skip or fail', on_expiry)

@@ -8,6 +8,7 @@ from pydantic import AliasChoices, ConfigDict, Field, model_validator
 from scheduled_actions.actions import management, search
 from scheduled_actions.core.action import Action, Scheduled, Status
 from scheduled_actions.operations.explain.rules.facts import Explanation
+from scheduled_actions.web.api.limit_models import LimitAndExpiry, LimitAndExpiryOptions, StoredLimitKeys
 from scheduled_actions.web.api.models import (
     CURSOR,
     WITHOUT_NUL,
@@ -18,8 +19,6 @@ from scheduled_actions.web.api.models import (
     Id,
     Instant,
     JsonObject,
-    LimitAndExpiry,
-    LimitAndExpiryOptions,
     LongText,
     Ownership,
     PageQuery,
@@ -32,7 +31,6 @@ from scheduled_actions.web.api.models import (
     ShortText,
     StatusName,
     Storable,
-    StoredLimitKeys,
     TargetFilter,
     TeamQuery,
     WholeNumber,

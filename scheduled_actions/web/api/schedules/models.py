@@ -11,13 +11,12 @@ from scheduled_actions.recurrence import model, phrases, preview
 from scheduled_actions.recurrence.skips.model import DATES_MOST, WINDOWS_MOST
 from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType, Schedule, ScheduleStatus
 from scheduled_actions.web.api.actions.models import ActionTemplate, AllActionOptions
+from scheduled_actions.web.api.limit_models import Lifetime, LimitKeys, StoredLimitKeys
 from scheduled_actions.web.api.models import (
     WITHOUT_NUL,
     ActionTypeName,
     Id,
     JsonObject,
-    Lifetime,
-    LimitKeys,
     LongText,
     Moment,
     Ownership,
@@ -26,7 +25,6 @@ from scheduled_actions.web.api.models import (
     Rule,
     Scheduling,
     ShortText,
-    StoredLimitKeys,
     TeamPageQuery,
     TimeZone,
     WholeNumber,
