@@ -68,7 +68,7 @@ def find_queued(
         QueuedAction(
             action_id,
             tuple(map(KeyId, scopes, limit_keys)),
-            None if lock_group is None else KeyId(team_id or "", lock_group),
+            None if lock_group is None else (team_id or "", lock_group),
             holds_group,
         )
         for action_id, limit_keys, scopes, team_id, lock_group, holds_group, *_ in found
@@ -132,7 +132,9 @@ def claim_expired(connection: Connection, tick: TickRow, *, limit: int) -> list[
     return claims.claim_with(connection, sql.text("claim_expired"), tick, {"limit": limit, "token": uuid4()})
 
 
-def _hold_groups(connection: Connection, admitted: list[QueuedAction]) -> tuple[list[QueuedAction], list[KeyId]]:
+def _hold_groups(
+    connection: Connection, admitted: list[QueuedAction]
+) -> tuple[list[QueuedAction], list[tuple[str, str]]]:
     """Take the lock groups of actions; return the actions that have theirs or need none, and the groups taken."""
     wanting = [one for one in admitted if one.lock_group is not None and not one.holds_group]
     if not wanting:
@@ -142,13 +144,15 @@ def _hold_groups(connection: Connection, admitted: list[QueuedAction]) -> tuple[
         connection,
         "hold_groups_of_queued",
         {
-            "team_ids": texts(group.team_id for group in groups),
-            "lock_groups": texts(group.limit_key for group in groups),
+            "team_ids": texts(team_id for team_id, _ in groups),
+            "lock_groups": texts(lock_group for _, lock_group in groups),
             "action_ids": uuids(one.id for one in wanting),
         },
     ).fetchall()
     refused = {one.id for one in wanting} - {action_id for action_id, _, _ in held}
-    return [one for one in admitted if one.id not in refused], [KeyId(*group) for _, *group in held]
+    return [one for one in admitted if one.id not in refused], [
+        (team_id, lock_group) for _, team_id, lock_group in held
+    ]
 
 
 def _columns(keys: Iterable[KeyId]) -> dict[str, str]:

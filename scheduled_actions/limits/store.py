@@ -21,8 +21,6 @@ def write_rules(connection: Connection, limits: Mapping[str, Limit]) -> None:
     rules = [
         {
             "pattern": pattern,
-            "prefix": pattern.removesuffix("*"),
-            "is_exact": not pattern.endswith("*"),
             "at_once": limit.at_once,
             "interval_seconds": None if limit.rate is None else limit.rate.interval_seconds,
             "burst": None if limit.rate is None else limit.burst or limit.rate.starts,

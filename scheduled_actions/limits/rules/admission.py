@@ -18,7 +18,7 @@ class QueuedAction(NamedTuple):
     id: UUID
     keys: tuple[KeyId, ...]
     #: The team of its lock group, '' for none, and the group; None without a lock group.
-    lock_group: KeyId | None = None
+    lock_group: tuple[str, str] | None = None
     #: Whether the action kept its lock group while it was pending.
     holds_group: bool = False
 
@@ -36,7 +36,7 @@ def admit(candidates: Iterable[QueuedAction], rooms: Mapping[KeyId, int], *, wan
         wanted: Maximum number of actions.
     """
     left = dict(rooms)
-    groups: set[KeyId] = set()
+    groups: set[tuple[str, str]] = set()
     admitted: list[QueuedAction] = []
     for one in candidates:
         if len(admitted) == wanted:

@@ -2,16 +2,15 @@
 with given as (
   select *
   from jsonb_to_recordset(%(rules)s::jsonb) as g (
-    pattern text, prefix text, is_exact boolean, at_once integer, interval_seconds double precision, burst integer,
-    across_teams boolean
+    pattern text, at_once integer, interval_seconds double precision, burst integer, across_teams boolean
   )
 ),
 gone as (
   delete from scheduled_action_limit_rules r where r.pattern not in (select g.pattern from given g)
 )
 insert into scheduled_action_limit_rules as r
-  (pattern, prefix, is_exact, at_once, interval_seconds, burst, across_teams)
-select g.pattern, g.prefix, g.is_exact, g.at_once, g.interval_seconds, g.burst, g.across_teams
+  (pattern, at_once, interval_seconds, burst, across_teams)
+select g.pattern, g.at_once, g.interval_seconds, g.burst, g.across_teams
 from given g
 order by g.pattern
 on conflict (pattern) do update

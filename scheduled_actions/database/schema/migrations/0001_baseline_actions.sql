@@ -237,9 +237,9 @@ create table scheduled_action_limit_rules (
   -- A key, or a prefix of keys followed by `*`.
   pattern text primary key,
   -- The pattern without the star.
-  prefix text not null,
+  prefix text not null generated always as (rtrim(pattern, '*')) stored,
   -- Whether the pattern is a key.
-  is_exact boolean not null,
+  is_exact boolean not null generated always as (right(pattern, 1) <> '*') stored,
   -- Maximum number of actions with the key that run at the same time; null: any number.
   at_once integer,
   -- Seconds between two starts at the rate; null: any rate.
