@@ -20,6 +20,7 @@ create or replace function scheduled_actions_find_queued(
   language plpgsql stable
   set enable_seqscan = off
   set plan_cache_mode = force_generic_plan
+  set jit = off
   as $$
   #variable_conflict use_column
   begin
@@ -62,59 +63,50 @@ create or replace function scheduled_actions_find_queued(
       select f.*, o.scope
       from open_queue o
       cross join lateral (
-        select w.id, w.limit_keys, w.team_id, w.lock_group, w.priority, w.scheduled_at
+        select a.id, a.limit_keys, a.team_id, a.lock_group, a.priority, a.scheduled_at
         from (
-          select a.*
-          from scheduled_actions a
-          where a.status = 'pending'
-            and a.parked_by = 'limit'
-            and a.limit_keys[1] = o.limit_key
-            and coalesce(a.team_id, '') = o.team_id
-          order by a.priority, a.scheduled_at, a.id
+          select w.*
+          from scheduled_actions w
+          where w.status = 'pending'
+            and w.parked_by = 'limit'
+            and w.limit_keys[1] = o.limit_key
+            and coalesce(w.team_id, '') = o.team_id
+          order by w.priority, w.scheduled_at, w.id
           limit 500
-        ) w
-        where w.scheduled_at <= scheduled_actions_now()
-          and w.action_type <> all (excluded)
-          and w.id <> all (passed_over)
+        ) a
+        where a.scheduled_at <= scheduled_actions_now()
+          and a.action_type <> all (excluded)
+          and a.id <> all (passed_over)
           and (
-            cardinality(w.limit_keys) = 1
+            cardinality(a.limit_keys) = 1
             or not exists (
               select
-              from unnest(w.limit_keys[2:]) k (limit_key)
-              cross join lateral scheduled_actions_limit(k.limit_key, w.team_id) l
+              from unnest(a.limit_keys[2:]) k (limit_key)
+              cross join lateral scheduled_actions_limit(k.limit_key, a.team_id) l
               where l.room = 0
             )
           )
           and (
-            w.lock_group is null
+            a.lock_group is null
             -- A member that kept the group while it was pending goes before members that are due earlier.
-            or exists (select from scheduled_action_holds h where h.action_id = w.id and h.busy_until is null)
+            or exists (select from scheduled_action_holds h where h.action_id = a.id and h.busy_until is null)
             or not exists (
               select
               from scheduled_action_holds h
-              where h.team_id = coalesce(w.team_id, '') and h.lock_group = w.lock_group
+              where h.team_id = coalesce(a.team_id, '') and h.lock_group = a.lock_group
             )
-            and w.id = (
+            and a.id = (
               select m.id
               from scheduled_actions m
               where m.status = 'pending'
-                and m.lock_group = w.lock_group
-                and coalesce(m.team_id, '') = coalesce(w.team_id, '')
+                and m.lock_group = a.lock_group
+                and coalesce(m.team_id, '') = coalesce(a.team_id, '')
                 and m.scheduled_at <= scheduled_actions_now()
               order by m.priority, m.scheduled_at, m.id
               limit 1
             )
           )
-          and not exists (
-            select
-            from scheduled_action_pauses p
-            where (p.ends_at is null or p.ends_at > scheduled_actions_now())
-              and (
-                p.kind = 'action_type' and p.name = w.action_type and (p.team_id is null or p.team_id = w.team_id)
-                or p.kind = 'team' and p.name = w.team_id
-                or p.kind = 'lock_group' and p.name = w.lock_group and (p.team_id is null or p.team_id = w.team_id)
-              )
-          )
+          -- include: actions/not_paused
         limit least(o.room, wanted)
       ) f
       order by f.priority, f.scheduled_at, f.id

@@ -31,6 +31,7 @@ create or replace function scheduled_actions_find_work(
   language plpgsql volatile
   set enable_seqscan = off
   set plan_cache_mode = force_generic_plan
+  set jit = off
   as $$
   begin
     has_wakes := (select w.id from scheduled_action_wakes w order by w.id limit 1) is not null;
