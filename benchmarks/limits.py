@@ -32,6 +32,8 @@ _SETTINGS = """
 _WARM_UP = 300
 #: Due actions of a tick whose duration is measured, and ticks per round.
 _SMALL, _TICKS = 100, 7
+#: Actions inserted by one statement, which has a time limit.
+_CHUNK = 50_000
 
 _FILL_LIMITED = """
 insert into scheduled_actions (action_type, limit_keys, parked_by, scheduled_at)
@@ -53,16 +55,14 @@ from running r
 _FILL_BLOCKED = """
 insert into scheduled_actions (action_type, limit_keys, parked_by, scheduled_at)
 select %(action_type)s, array['full'], 'limit', now() - interval '1 hour' + n * interval '1 microsecond'
-from generate_series(1, %(count)s) n
+from generate_series(%(first)s::bigint, %(last)s) n
 """
+_FILL_PAUSE = "insert into scheduled_action_pauses (kind, name) values ('action_type', 'paused:run')"
 _FILL_PAUSED = """
-with paused as (
-  insert into scheduled_action_pauses (kind, name) values ('action_type', 'paused:run') returning id
-)
 insert into scheduled_actions (action_type, parked_by, scheduled_at)
 select 'paused:run', p.id::text, now() - interval '1 hour' + n * interval '1 microsecond'
-from paused p
-cross join generate_series(1, %(count)s) n
+from scheduled_action_pauses p
+cross join generate_series(%(first)s::bigint, %(last)s) n
 """
 
 
@@ -73,10 +73,18 @@ class _Table:
     connection: Connection
     runtime: Runtime
 
-    def fill(self, *statements: str, count: int) -> None:
-        """Insert actions by these statements; then drain once, so that the first round does not read them from disk."""
-        for statement in statements:
-            self.connection.execute(statement, {"action_type": ACTION_TYPE, "count": count, "keys": _KEYS})
+    def fill(self, prepare: str, insert: str, *, count: int) -> None:
+        """Insert blocked actions; then drain once, so that the first round does not read them from disk.
+
+        Args:
+            prepare: The statement that inserts what blocks them.
+            insert: The statement that inserts those with the numbers `first` to `last`.
+            count: Number of actions.
+        """
+        self.connection.execute(prepare, {"action_type": ACTION_TYPE})
+        for first in range(1, count + 1, _CHUNK):
+            given = {"action_type": ACTION_TYPE, "first": first, "last": min(first + _CHUNK - 1, count)}
+            self.connection.execute(insert, given)
         plain_sql.settle_down(self.connection)
         self.unlimited(_WARM_UP)
 
@@ -114,8 +122,8 @@ def run(bench: Bench) -> list[Comparison]:
         alone, full, paused_many, paused_few = (_table(bench, project, stack) for _ in range(4))
         bench.say(f"inserting {blocked:,} actions of a key without a free slot, and {blocked:,} of a paused type")
         full.fill(_FILL_KEY, _FILL_BLOCKED, count=blocked)
-        paused_many.fill(_FILL_PAUSED, count=blocked)
-        paused_few.fill(_FILL_PAUSED, count=paused)
+        paused_many.fill(_FILL_PAUSE, _FILL_PAUSED, count=blocked)
+        paused_few.fill(_FILL_PAUSE, _FILL_PAUSED, count=paused)
         drains = bench.take_turns(
             {
                 "alone": partial(alone.unlimited, drained),

@@ -58,15 +58,16 @@ def park_all(do: Do) -> Iterator[int]:
         yield bite.parked
 
 
-def park_first(connection: Connection, *, most: int) -> bool:
+def park_first(connection: Connection, *, most: int, has_queued: bool) -> bool:
     """Park at most `most` of the first due actions, and as many in the queues; return whether more may be left.
 
     Args:
         connection: In autocommit mode.
         most: Maximum number of actions.
+        has_queued: Whether actions are in the queues of limit keys.
     """
     due = park(connection, Position(FIRST), most=most)
-    queued = park(connection, Position(None), most=most)
+    queued = park(connection, Position(None), most=most) if has_queued else Bite(0, None)
     return due.position != Position(None) or queued.parked > 0 or queued.position is not None
 
 

@@ -325,6 +325,7 @@ class TickMaintenance:
             (found.has_expired or found.has_lost_ticks, "rescue", self._rescue),
             (found.has_wakes, "wake", self._wake),
             (found.has_pauses, "pauses", self._park),
+            (found.has_ended_pauses, "pauses", self._unpark),
             (found.has_old_keys, "limits", _prune_limit_keys),
             (found.has_old_holds, "holds", settling.free_stale_holds),
             (found.has_unhandled, "release", self._release),
@@ -378,11 +379,10 @@ class TickMaintenance:
             self.has_wakes_left = waits.wake_each(connection, most=_WAKE_BATCH) == _WAKE_BATCH
 
     def _park(self, connection: Connection) -> None:
-        """Park the first due actions of pauses, and return the first ones of ended pauses."""
+        """Park the first due actions of pauses."""
         from scheduled_actions.limits import parking  # noqa: PLC0415 - most projects have no pauses
 
-        self._is_park_due = parking.park_first(connection, most=_FIRST_PARKED)
-        self._unpark(connection)
+        self._is_park_due = parking.park_first(connection, most=_FIRST_PARKED, has_queued=self.has_queued)
 
     def _park_rest(self, connection: Connection) -> None:
         from scheduled_actions.limits import parking  # noqa: PLC0415 - as above

@@ -33,6 +33,8 @@ class PendingWork(NamedTuple):
     has_late: bool
     #: Whether there are pauses, or ended ones that may not have returned all of their actions.
     has_pauses: bool
+    #: Whether a pause has ended and may not have returned all of its actions.
+    has_ended_pauses: bool
     #: Whether limit keys have not been used for an hour.
     has_old_keys: bool
     #: Whether there is no work, and the tick's row was written as started and ended.

@@ -1,5 +1,5 @@
--- Returns the number of due actions that no pause has parked, at most 10,000. Reads the indexes of the claims priority by priority, so that actions
--- due later are not read.
+-- Returns the number of due actions that no pause has parked, at most 10,000. Reads the indexes of the claims priority by
+-- priority, so that actions due later are not read.
 with recursive
 -- include: actions/waiting_priorities
 select count(*)
@@ -26,12 +26,21 @@ from (
   from (
     select
     from scheduled_actions a
-    where a.status = 'pending'
-      and a.parked_by = any (array['limit'] || array(
-        select p.id::text from scheduled_action_pauses p where p.ends_at <= scheduled_actions_now()
-      ))
-      and a.scheduled_at <= scheduled_actions_now()
+    where a.status = 'pending' and a.parked_by = 'limit'
+    -- By the index; without an order, a scan of all actions would look as cheap.
+    order by a.limit_keys[1], coalesce(a.team_id, ''), a.priority, a.scheduled_at, a.id
     limit 10000
-  ) due_parked
+  ) due_queued
+  union all
+  select
+  from scheduled_action_pauses p
+  cross join lateral (
+    select
+    from scheduled_actions a
+    where a.status = 'pending' and a.parked_by = p.id::text
+    order by a.priority, a.scheduled_at, a.id
+    limit 10000
+  ) returning_from
+  where p.ends_at <= scheduled_actions_now()
   limit 10000
 ) due

@@ -25,6 +25,7 @@ create or replace function scheduled_actions_find_work(
   out has_queued boolean,
   out has_late boolean,
   out has_pauses boolean,
+  out has_ended_pauses boolean,
   out has_old_keys boolean,
   out is_recorded boolean
 )
@@ -50,6 +51,8 @@ create or replace function scheduled_actions_find_work(
       limit 1
     ) <= scheduled_actions_now(), false);
     has_pauses := exists (select from scheduled_action_pauses);
+    has_ended_pauses := has_pauses
+      and exists (select from scheduled_action_pauses p where p.ends_at <= scheduled_actions_now());
     has_old_keys := coalesce((
       select k.used_at from scheduled_action_limit_keys k order by k.used_at limit 1
     ) < scheduled_actions_now() - interval '1 hour', false);
