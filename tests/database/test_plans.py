@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from scheduled_actions.actions import claims
 from scheduled_actions.core import config
@@ -437,3 +438,24 @@ def test_the_estimates_of_claims_are_far_below_those_that_servers_compile(connec
             ((plan,),) = connection.execute("explain (format json) " + statement(name), {**scan, **claim, **held})
         # From 100,000 on, a server with JIT compiles the statement each time, which takes longer than the claim.
         assert plan[0]["Plan"]["Total Cost"] < 10_000, name
+
+
+def test_a_function_looks_up_the_actions_of_after_by_their_keys(connection):
+    fill(connection)
+    found = connection.execute("select id, team_id from scheduled_actions order by random() limit 100").fetchall()
+    new = [{"action_type": "test:run", "after": [str(one)], "team_id": team_id} for one, team_id in found]
+
+    with connection.transaction():
+        before = sequentially_read(connection)
+        rows = connection.execute("select id from schedule_actions(%s)", [Jsonb(new)]).fetchall()
+        read = sequentially_read(connection) - before
+
+    assert len(rows) == 100
+    assert read == 0
+
+
+def sequentially_read(connection):
+    """Return the number of actions that sequential scans of this session have read, within a transaction."""
+    return connection.execute(
+        "select seq_tup_read from pg_stat_xact_user_tables where relname = 'scheduled_actions'"
+    ).fetchone()[0]

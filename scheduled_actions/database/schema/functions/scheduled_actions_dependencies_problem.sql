@@ -20,13 +20,19 @@ create or replace function scheduled_actions_dependencies_problem(
       if jsonb_typeof(after) <> 'array' or jsonb_array_length(after) > 100 then
         return 'after: must be a list of at most 100 ids';
       end if;
-      select format('after: no action has the id %s', left(e.id, 80)) into problem
-      from jsonb_array_elements_text(after) e (id)
-      where not exists (
-        select
+      select format('after: no action has the id %s', left(e.text, 80)) into problem
+      from (
+        select g.text, case when g.text ~* '^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$' then g.text::uuid end as id
+        from jsonb_array_elements_text(after) g (text)
+        offset 0
+      ) e
+      -- A scalar subquery looks each id up in the primary key; `not exists` would become a join that reads the whole table.
+      where (
+        select true
         from scheduled_actions a
-        where a.id = case when e.id ~* '^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$' then e.id::uuid end
-          and coalesce(a.team_id, '') = coalesce(scheduled_actions_dependencies_problem.team_id, ''))
+        where a.id = e.id
+          and coalesce(a.team_id, '') = coalesce(scheduled_actions_dependencies_problem.team_id, '')
+      ) is null
       limit 1;
       if problem is not null then
         return problem;
