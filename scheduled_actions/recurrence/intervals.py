@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from scheduled_actions.core.errors import NeverOccurs
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.messages import nearest
-from scheduled_actions.recurrence.model import DAY, HORIZON_YEARS, Kind, Occurrence, Rule, resolve
+from scheduled_actions.recurrence.model import DAY, HORIZON_YEARS, Kind, Occurrence, Rule, constant_offset, resolve
 from scheduled_actions.recurrence.phrases import (
     MONTHS,
     NUMBERS,
@@ -44,6 +44,7 @@ _UNITS = {
 #: The average month in microseconds: 4,800 months of the calendar have 146,097 days.
 _AVERAGE_MONTH = 2_629_746_000_000
 _SHORTEST_MONTH = 28
+_ZERO = timedelta(0)
 
 #: Intervals written as one word, with their units.
 ADVERBS = {
@@ -219,6 +220,7 @@ def parse_interval(text: str, *, zone: ZoneInfo, anchor: datetime, since: dateti
         days=timedelta(days=length.days),
         exact=timedelta(microseconds=length.microseconds),
         earliest=since - anchor - datetime.resolution,
+        origin=anchor.replace(tzinfo=None),
     )
 
 
@@ -277,6 +279,8 @@ class _CalendarInterval(_Interval):
     exact: timedelta
     #: Occurrences are later than the anchor plus this duration, which is negative.
     earliest: timedelta
+    #: The anchor, naive: computing with aware instants takes twice as long.
+    origin: datetime
 
     @property
     def description(self) -> str:
@@ -324,23 +328,37 @@ class _CalendarInterval(_Interval):
 
     def next_after(self, moment: datetime, _budget: EvaluationBudget | None = None) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`; None after the year 9999."""
-        # Naive instants in UTC are used, because computing with aware ones takes twice as long.
-        origin = self.anchor.replace(tzinfo=None)
-        after = origin + max(moment - self.anchor, self.earliest)
+        after = self.origin + max(moment - self.anchor, self.earliest)
         try:
-            # An estimate that is never too high: a wall time differs from UTC by less than a day, and the length of
-            # months from the average by a few days.
-            steps = max((after - self.first) // self.step, self.least_steps)
-            wall, at = self._step(steps)
-            while at <= after:
-                steps += 1
-                wall, at = self._step(steps)
-            if self.zone.utcoffset(wall) == self.zone.utcoffset(wall.replace(fold=1)):
-                return Occurrence(self.anchor + (at - origin))
-            around = resolve(wall, self.zone)
-            return Occurrence(around.at + steps * self.exact, around.remarks)
+            return self._next_by_steps(after) if self.exact or self.length.months else self._next_by_days(after)
         except (OverflowError, ValueError):
             return None
+
+    def _next_by_days(self, after: datetime) -> Occurrence:
+        """Return the first occurrence after an instant (in UTC, naive) of an interval of days and weeks."""
+        # The date of `after` in UTC is at most one day from that in the zone, so this estimate is never too high.
+        steps = max((after - self.first).days // self.length.days, self.least_steps)
+        wall, zone = self.first + steps * self.days, self.zone
+        # In a gap or overlap, the offset before the change is used, as in `resolve`.
+        while (at := wall - (zone.utcoffset(wall) or _ZERO)) <= after:
+            wall += self.days
+        if constant_offset(wall, zone) is None:
+            return resolve(wall, zone)
+        return Occurrence(self.anchor + (at - self.origin))
+
+    def _next_by_steps(self, after: datetime) -> Occurrence:
+        """Return the first occurrence after an instant (in UTC, naive)."""
+        # An estimate that is never too high: a wall time differs from UTC by less than a day, and the length of
+        # months from the average by a few days.
+        steps = max((after - self.first) // self.step, self.least_steps)
+        wall, at = self._step(steps)
+        while at <= after:
+            steps += 1
+            wall, at = self._step(steps)
+        if constant_offset(wall, self.zone) is not None:
+            return Occurrence(self.anchor + (at - self.origin))
+        around = resolve(wall, self.zone)
+        return Occurrence(around.at + steps * self.exact, around.remarks)
 
     def _step(self, steps: int) -> tuple[datetime, datetime]:
         """Return a step's wall time and its instant in UTC, both naive; no step is before the previous one."""
@@ -353,7 +371,8 @@ class _CalendarInterval(_Interval):
             wall = wall.replace(year=year, month=month + 1, day=day)
         wall += steps * self.days
         # In a gap or overlap, the offset before the change is used, as in `resolve`.
-        return wall, wall - (self.zone.utcoffset(wall) or timedelta(0)) + steps * self.exact
+        at = wall - (self.zone.utcoffset(wall) or _ZERO)
+        return wall, at + steps * self.exact if self.exact else at
 
 
 def _length_text(length: Length) -> str:

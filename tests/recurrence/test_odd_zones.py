@@ -8,8 +8,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from scheduled_actions.recurrence.compiling import compile_recurrence
+from scheduled_actions.recurrence.model import resolve
 from scheduled_actions.recurrence.skips.model import Skips
 
 ZONES = json.loads((Path(__file__).parents[1] / "vectors/recurrence/odd_zones.json").read_text())
@@ -24,6 +26,19 @@ def test_clock_changes_of_odd_zones_are_handled(case):
 
     assert [one.at.astimezone(ZoneInfo(case["zone"])).isoformat() for one in found] == case["at"]
     assert [number for number, one in enumerate(found) if one.remarks] == case["remarks"]
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.sampled_from(ZONES["cases"]), st.integers(-50 * 3600, 50 * 3600), st.integers(0, 1))
+def test_a_wall_time_near_a_change_means_its_first_instant_and_has_a_remark_if_it_is_affected(case, seconds, fold):
+    zone = ZoneInfo(case["zone"])
+    wall = datetime.fromisoformat(case["change"][:16]) + timedelta(seconds=seconds)
+    first, second = zone.utcoffset(wall), zone.utcoffset(wall.replace(fold=1))
+
+    found = resolve(wall.replace(fold=fold), zone)
+
+    assert found.at == (wall - first).replace(tzinfo=UTC)
+    assert bool(found.remarks) == (first != second)
 
 
 def test_a_day_that_a_zone_skipped_has_a_remark():
