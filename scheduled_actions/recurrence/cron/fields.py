@@ -7,7 +7,7 @@ instead of names, without duplicates, and with ascending ranges.
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -72,7 +72,7 @@ class Fields:
     day_of_week: str
 
     def __str__(self) -> str:
-        return " ".join(astuple(self))
+        return f"{self.minute} {self.hour} {self.day_of_month} {self.month} {self.day_of_week}"
 
     @property
     def is_fixed(self) -> bool:
@@ -143,7 +143,7 @@ def _read_field(field: _Field, part: str) -> str:
 
 
 def _read_list(field: _Field, part: str) -> str:
-    if part == "?" and field in {_DAY_OF_MONTH, _DAY_OF_WEEK}:
+    if part == "*" or (part == "?" and field in {_DAY_OF_MONTH, _DAY_OF_WEEK}):
         return "*"
     items = list(dict.fromkeys(_read_item(field, item, part) for item in part.split(",")))
     are_special = {"#" in item or "L" in item for item in items}
@@ -160,6 +160,8 @@ def _read_list(field: _Field, part: str) -> str:
 
 def _read_item(field: _Field, item: str, part: str) -> str:
     """Return one item of a list with numbers instead of names."""
+    if item.isdigit() and field.low <= int(item) <= field.high:
+        return str(int(item))
     refuse((not item, f"an item of {_shown(part)} is empty"))
     if field is _DAY_OF_MONTH and item in {"L", "l"}:
         return "L"

@@ -19,9 +19,10 @@ The library cronsim, which also follows Debian, gives other instants in these ca
 """
 
 import calendar
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, datetime, timedelta
+from functools import lru_cache
 from typing import ClassVar
 from zoneinfo import ZoneInfo
 
@@ -39,10 +40,12 @@ from scheduled_actions.recurrence.model import (
     following_month,
     offset_at,
     resolve,
+    shown_at,
 )
 
 _MINUTE = timedelta(minutes=1)
-_SHORTEST_MONTH = 28
+#: croniter's symbol for the last day of a month, and for the last such weekday.
+_LAST = "l"
 #: The days 1, 8, 15, 22 and 29 of a month as bits.
 _WEEKLY = 1 << 1 | 1 << 8 | 1 << 15 | 1 << 22 | 1 << 29
 
@@ -58,23 +61,38 @@ def parse_cron(text: str, *, zone: ZoneInfo, anchor: datetime) -> "CronRule":
     Raises:
         RecurrenceInvalid: The message names the field, the problem and what to write instead.
     """
+    return CronRule(text, zone, anchor, *_read(text))
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str) -> "tuple[Fields, CronMatchingTimes]":
+    """Parse an expression; results are cached, because many schedules share a text.
+
+    Raises:
+        RecurrenceInvalid: As for `parse_cron`.
+    """
     fields = read_fields(text)
-    return CronRule(text, zone, anchor, fields, matching_times(text, fields))
+    return fields, matching_times(text, fields)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CronMatchingTimes:
     """The wall times that an expression matches.
 
-    Each set of numbers is stored as the bits of an integer: bit 9 of `hours` means 09:00. There are only 28 kinds of
-    months (by length and weekday of the first day), so the days of each are computed once.
+    Each set of numbers is stored as the bits of an integer: bit 9 of `hours` means 09:00.
     """
 
     minutes: int
     hours: int
+    #: The days of the month; bit 0 is the last day.
+    days: int
     months: int
-    #: The days of a month, by its length (28 first) and the weekday of its first day (Monday first).
-    days: tuple[int, ...]
+    #: The days of the week that match in every week; bit 0 is Monday.
+    weekdays: int
+    #: The days of the week that match in one week: each with its place in the month, from 0; -1 is the last.
+    nth_weekdays: tuple[tuple[int, int], ...]
+    #: Whether a day must match both day fields, rather than either.
+    needs_both_days: bool
 
     def first_from(self, wall: datetime) -> datetime | None:
         """Return the first match at or after `wall` (naive, a whole minute); None if there is none in thirty years."""
@@ -96,10 +114,20 @@ class CronMatchingTimes:
         return None
 
     def _days_in(self, year: int, month: int) -> int:
+        """Return the matching days of a month as bits; bit 1 is its first day."""
         if not self.months >> month & 1:
             return 0
-        weekday, length = calendar.monthrange(year, month)
-        return self.days[(length - _SHORTEST_MONTH) * 7 + weekday]
+        first_weekday, length = calendar.monthrange(year, month)
+        by_month = self.days | (self.days & 1) << length
+        # One week, whose first bit is the weekday of the month's first day, is repeated.
+        week = (self.weekdays | self.weekdays << 7) >> first_weekday & 0b1111111
+        by_week = week * _WEEKLY
+        for weekday, nth in self.nth_weekdays:
+            # The month's first such weekday is `ahead` days after its 1st.
+            ahead = (weekday - first_weekday) % 7
+            by_week |= 2 << ahead + 7 * (nth if nth >= 0 else (length - 1 - ahead) // 7)
+        days = by_month & by_week if self.needs_both_days else by_month | by_week
+        return days & (2 << length) - 2
 
 
 def matching_times(text: str, fields: Fields) -> CronMatchingTimes:
@@ -118,45 +146,27 @@ def matching_times(text: str, fields: Fields) -> CronMatchingTimes:
         (minutes, hours, days, months, weekdays), nth = croniter.expand(str(fields))
     except CroniterError:
         raise RecurrenceInvalid(text, "cannot be evaluated as a cron expression") from None
-    of_month, of_week = _bits(days, 1, 31), 0 if nth else _bits(weekdays, 0, 6)
-
-    def days_of(length: int, first_weekday: int) -> int:
-        """Return the matching days, as bits, of a month with that length and that first weekday (0 is Monday)."""
-        by_month = of_month & (2 << length) - 2 | (1 << length if "l" in days else 0)
-        by_week = _days_by_week(of_week, nth, length, first_weekday)
-        return (by_month & by_week if fields.needs_both_days else by_month | by_week) & (2 << length) - 2
-
+    # croniter's week begins with Sunday.
+    from_sunday = 0 if nth else _bits(weekdays, 0, 6)
     return CronMatchingTimes(
         minutes=_bits(minutes, 0, 59),
         hours=_bits(hours, 0, 23),
+        days=_bits([0 if day == _LAST else day for day in days], 1, 31),
         months=_bits(months, 1, 12),
-        days=tuple(days_of(length, weekday) for length in range(_SHORTEST_MONTH, 32) for weekday in range(7)),
+        weekdays=from_sunday >> 1 | (from_sunday & 1) << 6,
+        nth_weekdays=tuple(
+            ((day - 1) % 7, -1 if place == _LAST else place - 1) for day, places in nth.items() for place in places
+        ),
+        needs_both_days=fields.needs_both_days,
     )
 
 
-def _days_by_week(of_week: int, nth: Mapping[int, Iterable[int | str]], length: int, first_weekday: int) -> int:
-    """Return the days, as bits, that the day-of-week field matches.
-
-    Args:
-        of_week: The days of the week as bits; bit 0 is Sunday.
-        nth: By day of the week, the positions in the month; "l" is the last.
-        length: The number of days in the month.
-        first_weekday: The weekday of the first day of the month; 0 is Monday.
-    """
-    by_week = 0
-    for day in range(7):
-        # The month's first such weekday (0 is Sunday) is `ahead` days after its 1st.
-        ahead = (day - 1 - first_weekday) % 7
-        if of_week >> day & 1:
-            by_week |= _WEEKLY << ahead
-        for which in nth.get(day, ()):
-            by_week |= 2 << ahead + 7 * ((length - 1 - ahead) // 7 if which == "l" else int(which) - 1)
-    return by_week
-
-
 def _bits(values: Iterable[int | str], low: int, high: int) -> int:
-    """Return the numbers among croniter's values as bits; "*" means all values of the field."""
-    return sum(1 << number for number in range(low, high + 1) if "*" in values or number in values)
+    """Return the numbers of a field as bits; "*" stands for all of them."""
+    bits = 0
+    for value in values:
+        bits |= (2 << high) - (1 << low) if value == "*" else 1 << int(value)
+    return bits
 
 
 def _lowest(bits: int) -> int:
@@ -203,7 +213,7 @@ class CronRule(Rule):
 
     def _next_named(self, moment: datetime) -> Occurrence | None:
         """Return the first occurrence after `moment` of an expression with fixed times of day."""
-        wall = _shown_at(moment, self.zone).replace(second=0, microsecond=0)
+        wall = shown_at(moment, self.zone).replace(second=0, microsecond=0)
         while (named := self.times.first_from(wall + _MINUTE)) is not None:
             occurrence, wall = self._occurrence(named), named
             # Otherwise `moment` is in the second occurrence of an hour, and this time was in the first.
@@ -214,7 +224,7 @@ class CronRule(Rule):
     def _next_shown(self, start: datetime) -> Occurrence | None:
         """Return the first instant at or after `start` at which the clock shows a matching time."""
         while True:
-            shown = _shown_at(start, self.zone)
+            shown = shown_at(start, self.zone)
             wall = self.times.first_from(_whole_minute(shown))
             if wall is None:
                 return None
@@ -242,7 +252,7 @@ class CronRule(Rule):
             where = f"on {wall:%Y-%m-%d} in {self.zone.key}"
             return Occurrence(at, (f"{wall:%H:%M} occurs twice {where}: runs once, the first time",))
         # The first minute that the clock shows after the gap.
-        shown = _whole_minute(_shown_at(next(clock_changes(self.zone, at - gap, at)), self.zone))
+        shown = _whole_minute(shown_at(next(clock_changes(self.zone, at - gap, at)), self.zone))
         walls = [wall]
         while (named := self.times.first_from(walls[-1] + _MINUTE)) is not None and named <= shown:
             walls.append(named)
@@ -254,17 +264,12 @@ class CronRule(Rule):
             return []
         remarks: dict[bool, tuple[str, ...]] = {}
         for change in clock_changes(self.zone, self.anchor.astimezone(UTC), self.anchor + timedelta(days=366)):
-            shown = _shown_at(change, self.zone)
-            would_show = _shown_at(change - SECOND, self.zone) + SECOND
+            shown = shown_at(change, self.zone)
+            would_show = shown_at(change - SECOND, self.zone) + SECOND
             wall = self.times.first_from(_whole_minute(min(shown, would_show)))
             if wall is not None and wall < max(shown, would_show):
                 remarks.setdefault(shown > would_show, self._occurrence(wall).remarks)
         return [remark for of_change in remarks.values() for remark in of_change]
-
-
-def _shown_at(instant: datetime, zone: ZoneInfo) -> datetime:
-    """Return the wall time of an instant, naive, with fold=0."""
-    return instant.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
 def _whole_minute(wall: datetime) -> datetime:
