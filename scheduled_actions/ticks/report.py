@@ -2,12 +2,13 @@
 
 import json
 import math
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import accumulate
+from math import isfinite
 from typing import Any
 from uuid import UUID
 
@@ -207,16 +208,17 @@ class MetricsBuffer:
             if one.action_type == _DELIVERY:
                 self.settled(_DELIVERY, "completed", payload_text=one.payload_text)
 
-    def ran(self, action_type: str, *, seconds: float, lateness_seconds: float) -> None:
-        """Count the duration of a handler, and the lateness of its start; both in seconds."""
+    def ran(self, action_type: str, *, seconds: Sequence[float], lateness_seconds: Iterable[float]) -> None:
+        """Count the durations of handlers, and the lateness of their starts; both in seconds."""
         label = self._label(action_type)
         self._observe("handler_seconds", label, seconds)
-        if math.isfinite(lateness_seconds):
-            self._observe("lateness_seconds", label, max(0.0, lateness_seconds))
+        self._observe(
+            "lateness_seconds", label, [max(0.0, lateness) for lateness in lateness_seconds if isfinite(lateness)]
+        )
 
     def ticked(self, seconds: float) -> None:
         """Count the duration of a tick that was not idle."""
-        self._observe("tick_seconds", "", seconds)
+        self._observe("tick_seconds", "", [seconds])
 
     def columns(self) -> dict[str, list[Any]]:
         """Return the counted values as four lists of the same length: metrics, subjects, parts and values."""
@@ -236,9 +238,17 @@ class MetricsBuffer:
     def _label(self, action_type: str) -> str:
         return action_type if action_type in self._types else OTHER_TYPES
 
-    def _observe(self, metric: str, subject: str, value: float) -> None:
-        self._counts[metric, subject, _PARTS[metric][bisect_left(BUCKETS[metric], value)]] += 1
-        self._counts[metric, subject, SUM] += value
+    def _observe(self, metric: str, subject: str, values: Sequence[float]) -> None:
+        if not values:
+            return
+        counts, ascending = self._counts, sorted(values)
+        counted = 0
+        for part, bound in zip(_PARTS[metric], (*BUCKETS[metric], math.inf), strict=True):
+            # Buckets without a value are left out.
+            if (up_to_bound := bisect_right(ascending, bound)) > counted:
+                counts[metric, subject, part] += up_to_bound - counted
+                counted = up_to_bound
+        counts[metric, subject, SUM] += sum(ascending)
 
 
 def _endpoint_in(payload_text: str) -> str | None:

@@ -1,7 +1,8 @@
 """Write the results of a tick's attempts; count and log each result once."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -126,8 +127,7 @@ class ResultWriter:
             return written
         # The same as `_count` for each attempt, if all have completed and nothing is logged.
         self._tick.report.succeeded += len(attempts)
-        for attempt in attempts:
-            self._record_duration(attempt)
+        self._record_durations(attempts)
         if self._metrics is not None:
             self._metrics.completed([attempt.claimed for attempt in attempts])
         return written
@@ -266,7 +266,7 @@ class ResultWriter:
     def _count(self, attempt: Attempt, status: Status | None) -> None:
         """Count and log a settlement; a status of None means that the claim was lost and nothing was written."""
         claimed, outcome = attempt.claimed, attempt.result.outcome
-        self._record_duration(attempt)
+        self._record_durations([attempt])
         name = outcome_name(outcome)
         if status is None:
             # After a lost connection, the first try may have written the result, so that it is not stale.
@@ -293,13 +293,20 @@ class ResultWriter:
         if self._metrics is not None:
             self._metrics.settled(claimed.action_type, outcome, payload_text=claimed.payload_text)
 
-    def _record_duration(self, attempt: Attempt) -> None:
-        started = attempt.handler_started
-        if started is None or attempt.ended is None:
-            return
-        claimed, seconds = attempt.claimed, attempt.ended - started
-        self._tick.state.duration_stats.record(claimed.action_type, seconds)
-        if self._metrics is not None:
-            # As `Action.due_since`.
-            lateness = self._epoch + started - max(claimed.scheduled_epoch, claimed.created_epoch)
-            self._metrics.ran(claimed.action_type, seconds=seconds, lateness_seconds=lateness)
+    def _record_durations(self, attempts: Iterable[Attempt]) -> None:
+        """Record the durations of the handlers that have started and ended, and how late they started."""
+        by_type: defaultdict[str, list[Attempt]] = defaultdict(list)
+        for attempt in attempts:
+            if attempt.handler_started is not None and attempt.ended is not None:
+                by_type[attempt.claimed.action_type].append(attempt)
+        for action_type, ran in by_type.items():
+            seconds = [attempt.ended - attempt.started for attempt in ran]  # type: ignore[operator]  # not None, see above
+            self._tick.state.duration_stats.record(action_type, seconds)
+            if self._metrics is not None:
+                self._metrics.ran(action_type, seconds=seconds, lateness_seconds=map(self._lateness, ran))
+
+    def _lateness(self, attempt: Attempt) -> float:
+        """Return how late an attempt started, in seconds; the action was due as `Action.due_since` defines it."""
+        claimed, started = attempt.claimed, attempt.started
+        assert started is not None  # noqa: S101 - called for attempts that have started
+        return self._epoch + started - max(claimed.scheduled_epoch, claimed.created_epoch)

@@ -59,7 +59,7 @@ def test_a_delivery_is_counted_by_its_endpoint_and_an_event_is_not_a_delivery(pa
 def test_a_duration_is_counted_in_the_first_bucket_that_holds_it(seconds, part):
     tally = MetricsBuffer({"a:b"}, {})
 
-    tally.ran("a:b", seconds=seconds, lateness_seconds=0.5)
+    tally.ran("a:b", seconds=[seconds], lateness_seconds=[0.5])
 
     counted = rows(tally)
     assert counted["handler_seconds", "a:b", part] == 1
@@ -67,11 +67,22 @@ def test_a_duration_is_counted_in_the_first_bucket_that_holds_it(seconds, part):
     assert counted["lateness_seconds", "a:b", "1"] == 1
 
 
+def test_durations_counted_together_are_those_counted_one_by_one():
+    durations = [0.3, 0.01, 400.0, 0.0, 0.02, 0.3]
+    together, one_by_one = MetricsBuffer({"a:b"}, {}), MetricsBuffer({"a:b"}, {})
+
+    together.ran("a:b", seconds=durations, lateness_seconds=durations)
+    for duration in durations:
+        one_by_one.ran("a:b", seconds=[duration], lateness_seconds=[duration])
+
+    assert rows(together) == pytest.approx(rows(one_by_one))
+
+
 @pytest.mark.parametrize(("lateness", "counted"), [(-0.2, 0.0), (math.inf, None), (math.nan, None)])
 def test_lateness_is_never_negative_and_never_infinite(lateness, counted):
     tally = MetricsBuffer({"a:b"}, {})
 
-    tally.ran("a:b", seconds=1, lateness_seconds=lateness)
+    tally.ran("a:b", seconds=[1], lateness_seconds=[lateness])
 
     assert rows(tally).get(("lateness_seconds", "a:b", "sum")) == counted
 

@@ -336,7 +336,7 @@ def test_a_tick_abandons_running_handlers_and_answers_by_its_end(a_project, conn
         a_hanging(released, timeout_seconds=30), concurrency=2, max_run_seconds=1.5, max_duration_seconds=3.5
     )
     for _ in range(20):
-        project.processor.state.duration_stats.record("test:hang", 0.01)
+        project.processor.state.duration_stats.record("test:hang", [0.01])
     action_id = schedule(project, "test:hang")
 
     report = project.processor.tick()

@@ -26,7 +26,7 @@ def stats_with(**durations):
     stats = DurationStats()
     for action_type, seconds in durations.items():
         for _ in range(20):
-            stats.record(action_type, seconds)
+            stats.record(action_type, [seconds])
     return stats
 
 
@@ -105,10 +105,10 @@ def test_a_last_attempt_never_queues_behind_others_however_fast_its_type():
 def test_a_type_is_fast_only_after_enough_measurements():
     stats = DurationStats()
     for _ in range(4):
-        stats.record("fast", 0.0001)
+        stats.record("fast", [0.0001])
     assert stats.wave("fast") is None
 
-    stats.record("fast", 0.0001)
+    stats.record("fast", [0.0001])
 
     assert stats.wave("fast") == MAX_BATCH
 
@@ -197,7 +197,7 @@ def test_a_handler_that_could_never_end_within_a_tick_is_recognized(seconds, fit
 def test_the_p95_covers_only_the_latest_durations():
     stats = stats_with(test=10.0)
     for _ in range(64):
-        stats.record("test", 1.0)
+        stats.record("test", [1.0])
 
     assert stats.p95("test") == 1.0
 
@@ -207,7 +207,7 @@ def test_the_p95_covers_only_the_latest_durations():
 def test_no_more_than_one_in_twenty_takes_longer_than_the_p95(durations):
     stats = DurationStats()
     for seconds in durations:
-        stats.record("test", seconds)
+        stats.record("test", [seconds])
 
     p95 = stats.p95("test")
 

@@ -48,10 +48,10 @@ class DurationStats:
         self._p95: dict[str, tuple[int, float]] = {}
         self._recorded: Counter[str] = Counter()
 
-    def record(self, action_type: str, seconds: float) -> None:
-        """Add the duration of one handler, in seconds."""
-        self._durations[action_type].append(seconds)
-        self._recorded[action_type] += 1
+    def record(self, action_type: str, seconds: Sequence[float]) -> None:
+        """Add the durations of handlers, in seconds."""
+        self._durations[action_type].extend(seconds)
+        self._recorded[action_type] += len(seconds)
 
     def p95(self, action_type: str, *, at_least: int = _MIN_FOR_P95) -> float | None:
         """Return the 95th percentile of the latest durations in seconds; None with fewer than `at_least` durations."""
