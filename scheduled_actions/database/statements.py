@@ -98,8 +98,8 @@ def _joined(parameters: Mapping[str, Any] | None, more: Mapping[str, Any]) -> Ma
 
 def uuids(ids: Iterable[UUID]) -> str:
     """Format ids as an array literal of Postgres."""
-    # Without hyphens, which Postgres does not need, Python takes a quarter of the time.
-    return f"{{{','.join([one.hex for one in ids])}}}"
+    # Without hyphens, which Postgres does not need. `bytes.hex` takes a quarter of the time of `UUID.hex`.
+    return f"{{{','.join([one.bytes.hex() for one in ids])}}}"
 
 
 def numbers(values: Iterable[float]) -> str:
