@@ -370,12 +370,10 @@ class Settler:
         """Whether any hook has deferred work, on any thread."""
         return any(hook.deferred for hook in self.hooks)
 
-    def awaits(self, claimed: Claimed) -> bool:
-        """Whether a hook may act on the end of this action."""
-        for hook in self.hooks:  # noqa: SIM110 - runs for each action: a generator costs more than the comparison
-            if getattr(claimed, hook.column) is not None:
-                return True
-        return False
+    def awaited(self, claimed: Iterable[Claimed]) -> set[UUID]:
+        """Return the ids of the actions on whose end a hook may act."""
+        columns = [hook.column for hook in self.hooks]
+        return {one.id for column in columns for one in claimed if getattr(one, column) is not None}
 
     def _concerned(self, endings: Iterable[EndingAction]) -> list[tuple[SettleHook, list[EndingAction]]]:
         listed = list(endings)

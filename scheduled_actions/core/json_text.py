@@ -211,7 +211,7 @@ def decode(text: str | bytes, *, name: str = "payload") -> object:
         }
         known = (message for prefix, message in limits.items() if str(error).startswith(prefix))
         raise _invalid(name, next(known, f"is not JSON: {error}")) from None
-    if _bracket_count(text) > MAX_DEPTH and _is_deeper_than(value, MAX_DEPTH):
+    if len(text) > MAX_DEPTH and _bracket_count(text) > MAX_DEPTH and _is_deeper_than(value, MAX_DEPTH):
         raise _invalid(name, _TOO_DEEP)
     return value
 

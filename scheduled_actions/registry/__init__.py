@@ -160,6 +160,10 @@ class Registry:
             return handler.options
         return self._options.get(action_type) or HandlerOptions(action_type=action_type)
 
+    def loaded(self, action_type: str) -> Handler | None:
+        """Return the handler of a type if `resolve` has already loaded it, else None."""
+        return self._resolved.get(action_type)
+
     def awaits_import(self, action_type: str) -> str | None:
         """Return the module that loading a handler would import; None if that imports nothing or fails immediately."""
         is_loaded = action_type in self._resolved or action_type in self._given

@@ -313,7 +313,8 @@ class Tick:
             self._claimer.scanner.scan_again()
         elif any(attempt.claimed.limit_keys for attempt in attempts):
             self._claimer.scanner.scan_queues_again()
-        for outcome in [attempt.result.outcome for attempt in attempts]:
+        # Plain completions, which are not listed, are most of the results.
+        for outcome in [attempt.result.outcome for attempt in written.tried]:
             if isinstance(outcome, Snoozed) and (seconds := outcome.delay.total_seconds()) <= FRESH_SECONDS:
                 self._snoozed_until = max(self._snoozed_until or 0.0, self._state.monotonic() + seconds)
         return written.is_announced
@@ -328,7 +329,7 @@ class Tick:
             self._budget.answer_by,
             self._next_cancel_poll,
             now + FRESH_SECONDS,
-            *(attempt.times_out_at for attempt in self._in_flight.attempts),
+            self._in_flight.times_out_at(),
             self._linger_lease.next_due if self._linger_lease.is_held else None,
         ]
         if self._in_flight.collect(max(0.001, min(filter(None, instants)) - now)):

@@ -39,7 +39,7 @@ from scheduled_actions.database.connection import CancellableConnection, Retryin
 from scheduled_actions.limits.rules.expiry import expiry
 from scheduled_actions.registry import loading
 from scheduled_actions.registry.handler import Cancel, Context, Fail, HandlerOptions, RetryAfter, Skip, Snooze
-from scheduled_actions.ticks.attempts.handler_threads import Job, run_coroutine
+from scheduled_actions.ticks.attempts.handler_threads import Job, JobState, run_coroutine
 from scheduled_actions.ticks.report import TickReport
 from scheduled_actions.ticks.rules.plan import MAX_BATCH, Candidate, TickBudget
 from scheduled_actions.ticks.worker_state import WorkerState
@@ -57,6 +57,8 @@ _NEXT_SECONDS = 0.001
 #: The result of an attempt whose handler was not called; the action becomes pending again without using an attempt.
 RELEASED = AttemptResult(Released())
 _COMPLETED = Completed()
+#: The result of most attempts: a handler that returned None and scheduled nothing.
+_PLAINLY_COMPLETED = AttemptResult(_COMPLETED)
 #: The types of handlers that returned a failure; a process warns once per type.
 _types_with_failures: set[str] = set()
 
@@ -105,7 +107,7 @@ class Attempt(Job):
     options: HandlerOptions
     timeout_seconds: float
     max_attempts: int
-    #: The properties that decide when the attempt may start, as known when the action was claimed.
+    #: The properties that decide when the attempt may start; one object for all attempts with the same properties.
     candidate: Candidate
 
     def __init__(
@@ -187,9 +189,12 @@ def call(job: Job, handler: Handler, context: Context | None, payload: Any) -> A
         return AttemptResult(Failed(text_of(error.reason), is_final=True))
     except BaseException as error:  # noqa: BLE001 - SystemExit of a handler ends the attempt, not the process
         return AttemptResult(Failed(describe(error)))
+    follow_ups = () if context is None else tuple(context._follow_ups)  # noqa: SLF001 - internal to handlers' contexts
+    if outcome is _COMPLETED and not follow_ups:
+        return _PLAINLY_COMPLETED
     if type(outcome) is Completed and outcome.result is not None and reports_failure(outcome.result):
         _warn_of_returned_failure(handler)
-    return AttemptResult(outcome, () if context is None else tuple(context._follow_ups))  # noqa: SLF001 - internal to handlers' contexts
+    return AttemptResult(outcome, follow_ups)
 
 
 def _warn_of_returned_failure(handler: Handler) -> None:
@@ -261,15 +266,16 @@ class InFlightAttempts:
         self._queue.put(None)
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most `seconds` for the next result; return whether a nudge ended the wait."""
+        """Wait at most `seconds` for results, then take those that are there; return whether there was a nudge."""
         try:
-            attempt = self._queue.get(timeout=max(0.0, seconds))
+            ended = [self._queue.get(timeout=max(0.0, seconds))]
         except queue.Empty:
             return False
-        if attempt in self.attempts:
-            del self.attempts[attempt]
-            self.unwritten.append(attempt)
-        return attempt is None
+        # Only this thread takes from the queue, so none of these calls waits.
+        ended += [self._queue.get() for _ in range(self._queue.qsize())]
+        in_flight = self.attempts
+        self.unwritten += [one for one in ended if one is not None and in_flight.pop(one, 0) is None]
+        return None in ended
 
     def collect(self, seconds: float) -> bool:
         """Wait at most `seconds` for the next result, and briefly for more; then abandon attempts whose time is up.
@@ -288,7 +294,7 @@ class InFlightAttempts:
             if len(self.unwritten) == count and not was_nudged:
                 break
         now = self._state.monotonic()
-        for attempt in list(self.attempts):
+        for attempt in list(self.attempts) if now >= self._budget.answer_by else self._running():
             if (limit := attempt.times_out_at) is not None and now >= limit:
                 self._abandon(attempt, None)
             elif now >= self._budget.answer_by:
@@ -296,6 +302,15 @@ class InFlightAttempts:
                     attempt, f"abandoned after {now - (attempt.started or now):.1f} s: the tick's time was up"
                 )
         return is_nudged
+
+    def times_out_at(self) -> float | None:
+        """Return when the next attempt times out, on the monotonic clock; None while none is running."""
+        return min([limit for one in self._running() if (limit := one.times_out_at) is not None], default=None)
+
+    def _running(self) -> list[Attempt]:
+        """Return the attempts that a thread has begun; of a wave of fast actions, most wait for a thread."""
+        running = JobState.RUNNING
+        return [attempt for attempt in self.attempts if attempt.state is running]
 
     def give_up(self) -> None:
         """Abandon all attempts, so that no handler starts any more and each action has a result."""
@@ -398,11 +413,16 @@ class RunningTick:
             has_more = result.follow_ups or attempt.is_settled or attempt.is_awaited
             if has_more or not leaves_only_times(claimed, result.outcome):
                 return None
-            assert attempt.started is not None and attempt.ended is not None  # noqa: S101, PT018 - its handler has returned
-            started, ended = int((attempt.started - begun) * 1e6), int((attempt.ended - begun) * 1e6)
+            started, ended = attempt.started, attempt.ended
+            assert started is not None and ended is not None  # noqa: S101, PT018 - its handler has returned
             completions.append(
                 Completion(
-                    claimed.id, claimed.token, started, ended, attempt.max_attempts, claimed.limit_keys is not None
+                    claimed.id,
+                    claimed.token,
+                    int((started - begun) * 1e6),
+                    int((ended - begun) * 1e6),
+                    attempt.max_attempts,
+                    claimed.limit_keys is not None,
                 )
             )
         return completions

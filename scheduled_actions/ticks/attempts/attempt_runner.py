@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
@@ -86,6 +86,15 @@ def _evaluating() -> Iterator[None]:
         raise _uncalled(error, f"the condition cannot be evaluated: {describe(error)}") from error
 
 
+class _Properties(NamedTuple):
+    """Properties of an attempt that depend on the options of its handler; fields as those of `Attempt`."""
+
+    options: HandlerOptions
+    timeout_seconds: float
+    max_attempts: int
+    candidate: Candidate
+
+
 class AttemptRunner:
     """Creates and runs the attempts of one tick."""
 
@@ -94,8 +103,9 @@ class AttemptRunner:
         self._state = tick.state
         tracer = tracing.tracer() if tracing.API in sys.modules else None
         self._spans = None if tracer is None else tracing.HandlerSpans(tracer)
-        #: A cache, because most actions have the same properties as the one before.
-        self._candidates: dict[tuple[str, float, bool, bool], Candidate] = {}
+        #: A cache, because most actions have the same properties as the one before: by the values of a claimed action,
+        #: what follows from them and from the options of its handler.
+        self._properties: dict[tuple[str, int | None, int, str | None], _Properties] = {}
 
     @cached_property
     def _transactions(self) -> HandlerTransactions:
@@ -110,17 +120,28 @@ class AttemptRunner:
             on_late=self._refuse_late,
         )
         self._apply_options(attempt, self._state.registry.options(claimed.action_type))
-        is_last_attempt = claimed.attempts + 1 >= attempt.max_attempts
-        key = claimed.action_type, attempt.timeout_seconds, is_last_attempt, claimed.last_outcome == "crashed"
-        attempt.candidate = self._candidates.get(key) or self._candidates.setdefault(key, Candidate(*key))
         return attempt
 
     def _apply_options(self, attempt: Attempt, options: HandlerOptions) -> None:
         """Set the options of the attempt: first those in the handler's source text, later those of its function."""
+        claimed = attempt.claimed
+        key = claimed.action_type, claimed.max_attempts, claimed.attempts, claimed.last_outcome
+        found = self._properties.get(key)
+        if found is None or found.options is not options:
+            found = self._properties[key] = self._properties_of(claimed, options)
+        attempt.options, attempt.timeout_seconds, attempt.max_attempts, attempt.candidate = found
+
+    def _properties_of(self, claimed: Claimed, options: HandlerOptions) -> _Properties:
         settings = self._state.settings
-        attempt.options = options
-        attempt.timeout_seconds = options.timeout_seconds or settings.default_timeout_seconds
-        attempt.max_attempts = attempt.claimed.max_attempts or options.max_attempts or settings.max_attempts
+        timeout_seconds = options.timeout_seconds or settings.default_timeout_seconds
+        max_attempts = claimed.max_attempts or options.max_attempts or settings.max_attempts
+        candidate = Candidate(
+            claimed.action_type,
+            timeout_seconds,
+            is_last_attempt=claimed.attempts + 1 >= max_attempts,
+            runs_alone=claimed.last_outcome == "crashed",
+        )
+        return _Properties(options, timeout_seconds, max_attempts, candidate)
 
     def _run_traced(self, spans: tracing.HandlerSpans, attempt: Attempt) -> AttemptResult:
         claimed = attempt.claimed
@@ -160,11 +181,11 @@ class AttemptRunner:
             return AttemptResult(Failed(str(error), is_final=True))
         except (ValueError, OverflowError, RecursionError, ArithmeticError, OSError) as error:
             return AttemptResult(Failed(f"the row cannot be read: {type(error).__name__}: {error}", is_final=True))
-        if not handler.options.transactional and (expired := self._tick.expired(attempt.claimed)) is not None:
-            raise EndedEarly(expired)
         # Each start has its own `contextvars` context (see `HandlerThreads`), so nothing has to be reset.
         running_action.set(attempt.claimed.id)
         if not handler.options.transactional:
+            if (expired := self._tick.expired(attempt.claimed)) is not None:
+                raise EndedEarly(expired)
             return call(attempt, handler, context, payload)
         assert context is not None  # noqa: S101 - built above
         try:
@@ -214,24 +235,35 @@ class AttemptRunner:
             UnknownActionType: This build has no handler for the type.
         """
         registry, action_type = self._state.registry, attempt.claimed.action_type
-        is_import = registry.awaits_import(action_type) is not None
-        if is_import:
-            attempt.started = None
-            attempt.import_deadline = self._state.monotonic() + loading.IMPORT_SECONDS
-        try:
-            handler = registry.resolve(action_type)
-        finally:
-            if is_import:
-                attempt.import_deadline = None
-                # Other attempts may be waiting for the same module.
-                self._tick.in_flight.nudge()
-        self._apply_options(attempt, handler.options)
+        handler = registry.loaded(action_type) or self._load(attempt)
+        if attempt.options is not handler.options:
+            self._apply_options(attempt, handler.options)
         if handler.options.retry is not None and not retry.is_builtin(handler.options.retry):
             attempt.started = None
             self._ask_retry_policy(attempt, handler.options.retry)
         if attempt.started is None and not attempt.start(self._state.monotonic()):
             raise EndedEarly(RELEASED)
         return handler
+
+    def _load(self, attempt: Attempt) -> Handler:
+        """Load the handler; if its module has to be imported, the time of the attempt stands still.
+
+        Raises:
+            HandlerBroken: The handler cannot be loaded.
+            UnknownActionType: This build has no handler for the type.
+        """
+        registry, action_type = self._state.registry, attempt.claimed.action_type
+        is_import = registry.awaits_import(action_type) is not None
+        if is_import:
+            attempt.started = None
+            attempt.import_deadline = self._state.monotonic() + loading.IMPORT_SECONDS
+        try:
+            return registry.resolve(action_type)
+        finally:
+            if is_import:
+                attempt.import_deadline = None
+                # Other attempts may be waiting for the same module.
+                self._tick.in_flight.nudge()
 
     def _ask_retry_policy(self, attempt: Attempt, policy: retry.RetryPolicy) -> None:
         """Call the project's retry policy, and store the delay in case this attempt fails.

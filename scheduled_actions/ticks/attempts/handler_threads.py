@@ -28,6 +28,8 @@ class JobState(Enum):
     ABANDONED = "abandoned"
 
 
+#: States that a job never leaves. (A tuple, because a set would call the Python code of the members' hash.)
+_OVER = (JobState.ENDED, JobState.ABANDONED)
 #: Guards every change of a job's state; held for a few instructions at a time.
 _transitions = threading.Lock()
 
@@ -65,7 +67,7 @@ class Job:
     def start(self, now: float) -> bool:
         """Start the job, or reset its start time; return False if it has ended or was abandoned."""
         with _transitions:
-            if self.state not in {JobState.QUEUED, JobState.RUNNING}:
+            if self.state in _OVER:
                 return False
             self.state, self.started = JobState.RUNNING, now
             return True

@@ -244,23 +244,26 @@ class Claimer:
             self._writer.count_skipped(skipped, reason)
         for refused, reason in claimed.refused:
             self._end(self._attempts.make(refused), AttemptResult(Failed(reason, is_final=True)))
-        fitting: set[Candidate] = set()
+        fits, before = False, None
+        awaited = self._state.settler.awaited(claimed.kept) - claimed.unawaited
         expired = {one.id: late for one in claimed.kept if (late := self._tick.expired(one)) is not None}
         unexpired = [one for one in claimed.kept if one.id not in expired] if expired else claimed.kept
         evaluated = {**evaluate_conditions(unexpired, self._tick.connection, self._state.hooks.evaluate), **expired}
         for one in claimed.kept:
             attempt = self._attempts.make(one)
-            attempt.is_awaited = self._state.settler.awaits(one) and one.id not in claimed.unawaited
-            candidate, found = attempt.candidate, evaluated.get(one.id)
+            # An empty collection is not searched: Python computes the hash of a UUID slowly.
+            attempt.is_awaited = bool(awaited) and one.id in awaited
+            found = evaluated.get(one.id) if evaluated else None
+            if attempt.candidate is not before:
+                # Most are the same object as the one before.
+                before = attempt.candidate
+                fits = self._tick.budget.could_ever_fit(expected_seconds(before, self._state.duration_stats))
             if isinstance(found, AttemptResult):
                 self._end(attempt, found)
             elif one.action_type not in self._state.registry.types:
                 reason = f'this build has no handler for "{one.action_type}"'
                 self._end(attempt, AttemptResult(NoHandler(reason)))
-            elif candidate in fitting or self._tick.budget.could_ever_fit(
-                expected_seconds(candidate, self._state.duration_stats)
-            ):
-                fitting.add(candidate)
+            elif fits:
                 attempt.pending_check = found
                 self.ready.append(attempt)
             else:

@@ -212,17 +212,21 @@ def next_wave(
                 return [position]
     wave: list[int] = []
     threads_taken = 0
-    # Most candidates equal the one before: each distinct one is evaluated once.
+    # Each distinct candidate is evaluated once; most are the same object as the one before.
     evaluated: dict[Candidate, tuple[bool, int | None]] = {}
+    before: Candidate | None = None
+    may_start, max_wave = False, None
     for position, one in enumerate(candidates):
         if threads_taken == free:
             break
-        if one not in evaluated:
-            may_start = not one.runs_alone and budget.fits(expected_seconds(one, stats), now)
-            # A fast action may wait for a thread after its announcement, unless this is its last attempt: a crash would
-            # charge that attempt although it never started.
-            evaluated[one] = (may_start, None if one.is_last_attempt else stats.wave(one.action_type))
-        may_start, max_wave = evaluated[one]
+        if one is not before:
+            before = one
+            if one not in evaluated:
+                may_start = not one.runs_alone and budget.fits(expected_seconds(one, stats), now)
+                # A fast action may wait for a thread after its announcement, unless this is its last attempt: a crash
+                # would charge that attempt although it never started.
+                evaluated[one] = (may_start, None if one.is_last_attempt else stats.wave(one.action_type))
+            may_start, max_wave = evaluated[one]
         is_wave_full = max_wave is not None and len(wave) >= max(free, max_wave - in_flight)
         if not may_start or is_wave_full or (has_room is not None and not has_room(position)):
             continue
