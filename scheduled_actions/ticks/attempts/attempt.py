@@ -57,6 +57,8 @@ _NEXT_SECONDS = 0.001
 #: The result of an attempt whose handler was not called; the action becomes pending again without using an attempt.
 RELEASED = AttemptResult(Released())
 _COMPLETED = Completed()
+#: Outcomes of attempts whose handler was not called although a thread had begun the attempt.
+_NEVER_STARTED = (Released, ConditionFailed, Expired)
 #: The result of most attempts: a handler that returned None and scheduled nothing.
 _PLAINLY_COMPLETED = AttemptResult(_COMPLETED)
 #: The types of handlers that returned a failure; a process warns once per type.
@@ -158,7 +160,7 @@ class Attempt(Job):
 
         None if the attempt did not start, or if its result is `Released`, `ConditionFailed` or `Expired`.
         """
-        return None if isinstance(self.result.outcome, Released | ConditionFailed | Expired) else self.started
+        return None if isinstance(self.result.outcome, _NEVER_STARTED) else self.started
 
     def timeout_outcome(self, reason: str | None = None) -> Outcome:
         """Return the outcome of an abandoned attempt: a timeout, or another check if it was waiting for its condition.
