@@ -2,6 +2,7 @@
 
 from flask import Flask
 
+from scheduled_actions.core.garbage_collection import collect_garbage_rarely
 from scheduled_actions.runtime import stop_on_sigterm
 from scheduled_actions.web.extension import ScheduledActions, add_home
 
@@ -11,3 +12,4 @@ ScheduledActions(app)
 # Applications with their own Flask app define their own home page.
 add_home(app)
 stop_on_sigterm()
+collect_garbage_rarely()

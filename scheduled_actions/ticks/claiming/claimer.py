@@ -252,7 +252,8 @@ class Claimer:
         for one in claimed.kept:
             attempt = self._attempts.make(one)
             # An empty collection is not searched: Python computes the hash of a UUID slowly.
-            attempt.is_awaited = bool(awaited) and one.id in awaited
+            if awaited and one.id in awaited:
+                attempt.is_awaited = True
             found = evaluated.get(one.id) if evaluated else None
             if attempt.candidate is not before:
                 # Most are the same object as the one before.
@@ -264,7 +265,8 @@ class Claimer:
                 reason = f'this build has no handler for "{one.action_type}"'
                 self._end(attempt, AttemptResult(NoHandler(reason)))
             elif fits:
-                attempt.pending_check = found
+                if found is not None:
+                    attempt.pending_check = found
                 self.ready.append(attempt)
             else:
                 self._release_too_long(attempt)
