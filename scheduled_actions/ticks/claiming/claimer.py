@@ -246,7 +246,11 @@ class Claimer:
             self._end(self._attempts.make(refused), AttemptResult(Failed(reason, is_final=True)))
         fits, before = False, None
         awaited = self._state.settler.awaited(claimed.kept) - claimed.unawaited
-        expired = {one.id: late for one in claimed.kept if (late := self._tick.expired(one)) is not None}
+        expired = {
+            one.id: late
+            for one in claimed.kept
+            if one.expires_epoch is not None and (late := self._tick.expired(one)) is not None
+        }
         unexpired = [one for one in claimed.kept if one.id not in expired] if expired else claimed.kept
         evaluated = {**evaluate_conditions(unexpired, self._tick.connection, self._state.hooks.evaluate), **expired}
         for one in claimed.kept:
