@@ -147,6 +147,26 @@ def test_pruning_waits_reads_a_limited_number_of_waits_and_actions(connection):
     assert rows_read(plan) <= 1000
 
 
+@pytest.mark.parametrize("count", [2, 500])
+def test_settling_waiting_actions_looks_them_up_by_key(connection, count):
+    fill(connection)
+    ids = [one for (one,) in connection.execute("select id from scheduled_actions limit %s", [count])]
+    connection.execute("begin")
+    connection.execute(
+        "update scheduled_actions set status = 'processing', claim_token = id, lease_expires_at = now(),"
+        " completed_at = null where id = any (%s)",
+        [ids],
+    )
+    parameters = {
+        "ids": ids, "tokens": ids, "seconds": [60.0] * count, "changes_at": [None] * count, "reasons": ["x"] * count,
+        "holds": ["free"] * count, "tick_id": _AN_ID, "patience_ms": "100",
+    }  # fmt: skip
+
+    plan = plan_of(connection, "settle_waiting", parameters)
+
+    assert rows_read(plan) <= 10 * count
+
+
 def plan_of(connection, name, parameters):
     """Run a statement; return its plan with the number of rows that each node has read."""
     ((plan,),) = connection.execute("explain (analyze, format json) " + statement(name), parameters).fetchone()

@@ -29,18 +29,23 @@ settled as (
   set
     status = case when a.cancel_requested_at is null then 'pending' else 'cancelled' end,
     completed_at = case when a.cancel_requested_at is null then null else scheduled_actions_now() end,
-    (scheduled_at, waiting) = (
+    (scheduled_at, waiting, history) = (
       select
         n.next_at,
         jsonb_build_object(
-          'since', coalesce(a.waiting -> 'since', to_jsonb(scheduled_actions_now())),
+          'since', coalesce(a.waiting -> 'since', n.now),
           'checks', scheduled_actions_stored_count(a.waiting -> 'checks') + 1,
           'next_check_at', n.next_at,
           'unmet', o.reason,
-          'unmet_since', case when a.waiting ->> 'unmet' = o.reason then a.waiting -> 'unmet_since'
-            else to_jsonb(scheduled_actions_now()) end)
+          'unmet_since', case when a.waiting ->> 'unmet' = o.reason then a.waiting -> 'unmet_since' else n.now end),
+        case when a.history = '[]' then jsonb_build_array(n.entry) else scheduled_actions_append_history(a.history, n.entry) end
       from (
-        select case when k.id is not null then scheduled_actions_now()
+        select
+          to_jsonb(scheduled_actions_now()) as now,
+          jsonb_build_object(
+            'outcome', 'waited', 'started_at', scheduled_actions_now(), 'ended_at', scheduled_actions_now(),
+            'error', o.reason, 'tick', %(tick_id)s::uuid) as entry,
+          case when o.is_woken then scheduled_actions_now()
           else greatest(
             least(
               -- A multiple of the interval after `scheduled_at`, so that ticks every minute find each one-minute check
@@ -50,19 +55,18 @@ settled as (
                 else scheduled_actions_now() + make_interval(secs => o.seconds) end,
               o.changes_at),
             scheduled_actions_now() + interval '1 millisecond')
-        end as next_at
+          end as next_at
+        -- Evaluated once: its columns are used several times.
+        offset 0
       ) n
     ),
-    history = scheduled_actions_append_history(a.history, jsonb_build_object(
-      'outcome', 'waited', 'started_at', scheduled_actions_now(), 'ended_at', scheduled_actions_now(),
-      'error', o.reason, 'tick', %(tick_id)s::uuid)),
     claim_token = null,
     lease_expires_at = null,
     updated_at = scheduled_actions_now()
-  from outcome o
-  left join woken k on k.id = o.id
-  where a.id = o.id and a.claim_token = o.token
-  returning a.id, a.status, a.lock_group, o.hold, a.limit_keys, o.token, k.id is not null as is_woken
+  from (select p.*, p.id in (select k.id from woken k) as is_woken from outcome p) o
+  -- The array makes the planner look up the actions by key: a join alone may read the whole table.
+  where a.id = any (array(select p.id from outcome p)) and a.id = o.id and a.claim_token = o.token
+  returning a.id, a.status, a.lock_group, o.hold, a.limit_keys, o.token, o.is_woken
 ),
 freed_slots as (
   delete from scheduled_action_limit_slots l
