@@ -326,7 +326,10 @@ class Runtime:
                 hooks.NamedStep("schedules", self._sync_schedules),
             ),
             checks=(hooks.NamedStep("secrets", self._check_stored_secrets),),
-            sweep=(hooks.NamedStep("sweep", self.series.sweep),),
+            sweep=(
+                hooks.NamedStep("sweep", self.series.sweep),
+                hooks.NamedStep("waits", _later("actions.evaluation:sweep")),
+            ),
             after_claim=self._claim_hooks(),
             evaluate=_later("actions.evaluation:evaluate"),
             check_external=self._check_external,

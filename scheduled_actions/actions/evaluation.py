@@ -1,5 +1,6 @@
 """Evaluate the conditions of claimed actions before dispatch, with a few statements per batch."""
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 from scheduled_actions.actions import store, waits
+from scheduled_actions.actions.hooks import SWEEP_SECONDS
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.actions.rules.settlement import AttemptResult
 from scheduled_actions.conditions.model import (
@@ -24,12 +26,18 @@ from scheduled_actions.conditions.rules.plan import Decision, NextStep, WaitPlan
 from scheduled_actions.core.action import Claimed
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.core.log import log
+from scheduled_actions.database.boundary import isolate
 from scheduled_actions.database.connection import Connection
 
 Result = TypeVar("Result")
+Waiting = TypeVar("Waiting", Claimed, waits.Sweepable)
 
 #: Maximum number of facts needed by one batch: at most 4 MiB of values.
 _FACTS_MOST = 256
+#: Maximum number of waiting actions that a sweep reads at once, and time after which it reads no more.
+_SWEEP_BATCH = 250
+_SWEEP_MOST_SECONDS = 0.5
 
 
 class Do(Protocol):
@@ -91,6 +99,43 @@ def evaluate(claimed: Sequence[Claimed], do: Do) -> dict[UUID, AttemptResult | P
     return found
 
 
+def sweep(connection: Connection, *, every_seconds: float = SWEEP_SECONDS) -> int:
+    """Make waiting actions due whose condition has changed although no wake-up arrived; return their number.
+
+    A wake-up is missing after a change that recorded none, such as one made directly in a table. Actions without a
+    change are only read. A sweep takes about half a second at most; the next one continues. Does nothing if the last
+    sweep was less than `every_seconds` ago.
+    """
+    missed, after, until = 0, None, time.monotonic() + _SWEEP_MOST_SECONDS
+    while actions := waits.only_woken(connection, after=after, every_seconds=every_seconds, most=_SWEEP_BATCH):
+        # An action whose condition cannot be evaluated here is evaluated, and fails, after a claim.
+        changed = isolate(actions, partial(_changed, connection), lambda action, _: [action.id])
+        if due := [id_ for ids in changed for id_ in ids]:
+            waits.make_due(connection, due)
+            log.warning("waits.missed actions=%d", len(due))
+            missed += len(due)
+        after = actions[-1].id
+        if len(actions) < _SWEEP_BATCH or time.monotonic() >= until:
+            waits.end_sweep(connection, after=after if len(actions) == _SWEEP_BATCH else None)
+            break
+    return missed
+
+
+def _changed(connection: Connection, actions: Sequence[waits.Sweepable]) -> list[UUID]:
+    """Return the ids of the actions that no longer wait for a change alone."""
+    plans = {one.id: decode_plan(one.condition_text) for one in actions}
+    waiters = {one.id: waits.Waiter(one.id, one.team_id, plans[one.id].needs()) for one in actions}
+    found = []
+    for batch in _batches(actions, waiters):
+        snapshot = waits.read_snapshot(connection, [waiters[one.id] for one in batch])
+        for one in batch:
+            given = _input(waiters[one.id], one, snapshot)
+            decision = decide(plans[one.id], given, snapshot.progress.get(one.id, WaitProgress()))
+            if decision.next_step is not NextStep.WAIT or decision.check_seconds or decision.changes_at:
+                found.append(one.id)
+    return found
+
+
 def cycles_among_waiting(connection: Connection, *, action_id: UUID | None = None, most: int) -> list[list[UUID]]:
     """Return cycles of actions that wait for one another, in the form of `cycle_of`.
 
@@ -123,9 +168,9 @@ def cycle_of(waiting_for: Mapping[UUID, Collection[UUID]]) -> list[UUID] | None:
     return None
 
 
-def _batches(claimed: Sequence[Claimed], waiters: Mapping[UUID, waits.Waiter]) -> Iterator[list[Claimed]]:
+def _batches(claimed: Sequence[Waiting], waiters: Mapping[UUID, waits.Waiter]) -> Iterator[list[Waiting]]:
     """Yield batches of actions that need at most `_FACTS_MOST` facts together, or one action that needs more."""
-    batch: list[Claimed] = []
+    batch: list[Waiting] = []
     size = 0
     for one in claimed:
         needed = len(waiters[one.id].needs.facts)
@@ -171,7 +216,8 @@ def outcome_of(plan: WaitPlan, decision: Decision) -> AttemptResult | None:
         case NextStep.RUN | NextStep.CHECK:
             return None
         case NextStep.WAIT:
-            return AttemptResult(settlement.ConditionPending(decision.reason, plan.check_seconds, decision.changes_at))
+            pending = settlement.ConditionPending(decision.reason, decision.check_seconds, decision.changes_at)
+            return AttemptResult(pending)
         case NextStep.SKIP:
             return AttemptResult(settlement.ConditionFailed(decision.reason))
         case NextStep.EXPIRE:
@@ -182,7 +228,7 @@ def outcome_of(plan: WaitPlan, decision: Decision) -> AttemptResult | None:
             return AttemptResult(settlement.Failed(decision.reason, is_final=decision.is_final))
 
 
-def _input(waiter: waits.Waiter, claimed: Claimed, snapshot: waits.Snapshot) -> EvaluationInput:
+def _input(waiter: waits.Waiter, claimed: Claimed | waits.Sweepable, snapshot: waits.Snapshot) -> EvaluationInput:
     team, needs = waiter.team_id, waiter.needs
     facts: dict[FactKey, FactValue] = {}
     # Prefixes first: a fact that is needed by its full name overrides them.

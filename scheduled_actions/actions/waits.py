@@ -62,7 +62,8 @@ class WaitSettlement:
 
     action_id: UUID
     token: UUID
-    check_seconds: float
+    #: None: no check until a change, or `changes_at`.
+    check_seconds: float | None
     changes_at: datetime | None
     reason: str
     #: `keep` if the action keeps its lock group while it waits.
@@ -161,7 +162,7 @@ def settle(connection: Connection, tick_id: UUID, settlements: Sequence[WaitSett
         {
             "ids": uuids(one.action_id for one in settlements),
             "tokens": uuids(one.token for one in settlements),
-            "seconds": numbers(one.check_seconds for one in settlements),
+            "seconds": numbers(one.check_seconds or 0 for one in settlements),
             "changes_at": instants(one.changes_at for one in settlements),
             "reasons": texts(one.reason for one in settlements),
             "holds": texts(one.hold for one in settlements),
@@ -220,6 +221,39 @@ def wake_each(connection: Connection, *, most: int) -> int:
             refused += 1
             sql.run(connection, "postpone_wake")
     return woken
+
+
+class Sweepable(NamedTuple):
+    """A waiting action that only a change makes due."""
+
+    id: UUID
+    #: '' for an action without a team.
+    team_id: str
+    condition_text: str
+    created_epoch: float
+
+
+def only_woken(connection: Connection, *, after: UUID | None, every_seconds: float, most: int) -> list[Sweepable]:
+    """Return waiting actions that only a change makes due, by id; none if the last sweep was a short time ago.
+
+    Args:
+        connection: Reads the actions.
+        after: The last action read before; None: start where the last sweep ended.
+        every_seconds: The shortest time between two sweeps; ignored after the first call of a sweep.
+        most: Maximum number of actions.
+    """
+    parameters = {"after_id": after, "every_seconds": every_seconds, "most": most}
+    return [Sweepable(*row) for row in sql.run(connection, "only_woken", parameters)]
+
+
+def end_sweep(connection: Connection, *, after: UUID | None) -> None:
+    """Record the end of a sweep; the next one starts after this action, or with the first one."""
+    sql.run(connection, "end_sweep", {"after_id": after})
+
+
+def make_due(connection: Connection, action_ids: Collection[UUID]) -> None:
+    """Make waiting actions due, except those that were rescheduled after the last check of their condition."""
+    sql.run(connection, "make_due", {"ids": uuids(action_ids)})
 
 
 def prune(connection: Connection, *, limit: int) -> int:

@@ -212,7 +212,9 @@ series_condition_options = with_options(
     click.option(
         "--wait", "waits", is_flag=True, help="Wait until the condition holds, instead of skipping the action."
     ),
-    duration_option("--check-interval", help="With --wait: time between two checks. [default: 1m]"),
+    duration_option(
+        "--check-interval", help="With --wait: time between two checks of a query, HTTP or function. [default: 1m]"
+    ),
     duration_option("--timeout", help="Maximum wait for the condition, or for other actions. [default: unlimited]"),
     click.option("--max-checks", type=int, metavar="N", help="Maximum number of checks. [default: unlimited]"),
     document_option("--on-timeout", help=f"Action to schedule at --timeout or --max-checks: {_FOLLOW_UP}."),

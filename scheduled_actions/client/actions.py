@@ -178,8 +178,8 @@ def schedule_when(
 ) -> Scheduled:
     """Schedule an action that runs when its condition is met; return the result of `schedule_action`.
 
-    A change of a fact or an action in the condition wakes the action immediately; other conditions are checked every
-    `check_interval`. A check does not use an attempt.
+    A change of a fact, an action or a deadline in the condition wakes the action immediately; a query, HTTP or a custom
+    function is checked every `check_interval`. A check does not use an attempt.
 
     Args:
         action_type: Selects the handler.
@@ -187,6 +187,7 @@ def schedule_when(
         condition: `{"kind": …}`, `{"all": […]}`, `{"any": […]}` or `{"not": {…}}`; None: the action waits only for
             `after`, within `timeout` or `max_checks`.
         check_interval: Time between two checks: seconds, a duration such as "PT5M", or a timedelta; None: a minute.
+            Used only if the condition contains a query, HTTP or a custom function, or with `max_checks`.
         timeout: Maximum wait from the first check, in the same forms; then the action is skipped. None: unlimited.
         max_checks: Maximum number of checks; then the action is skipped. None: unlimited.
         on_timeout: Actions to schedule when `timeout` or `max_checks` is reached, in the form of `on_success`.

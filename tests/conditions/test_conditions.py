@@ -106,7 +106,7 @@ def test_an_unreadable_condition_fails_only_its_own_action(project, connection, 
 
 
 def test_a_waiting_action_stays_pending_without_attempts_and_stores_the_unmet_condition(project, connection, ran):
-    action_id = schedule(project, condition=waiting(check_interval=60))
+    action_id = schedule(project, condition=waiting(check_interval=60, max_checks=9))
     for minute in range(3):
         move_clock(connection, minute * MINUTE)
         report = project.processor.tick()

@@ -127,7 +127,8 @@ class ConditionPending:
     """The condition is not met yet and is checked again later; written by `settle_waiting.sql`."""
 
     reason: str
-    check_seconds: float
+    #: The interval to the next check; None: until a change, or `changes_at`.
+    check_seconds: float | None
     #: When time alone may change the result.
     changes_at: datetime | None = None
 
@@ -266,7 +267,8 @@ def decide(  # noqa: C901, PLR0911, PLR0912 - one short case per outcome
         case Expired(reason, fails):
             return Settlement(status=Status.FAILED if fails else Status.SKIPPED, entry="expired", error=clean(reason))
         case ConditionPending(_, check_seconds):
-            return Settlement(status=Status.PENDING, entry="waited", delay=timedelta(seconds=check_seconds), hold=waits)
+            until_check = None if check_seconds is None else timedelta(seconds=check_seconds)
+            return Settlement(status=Status.PENDING, entry="waited", delay=until_check, hold=waits)
     assert_never(outcome)
 
 

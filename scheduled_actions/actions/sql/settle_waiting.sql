@@ -1,13 +1,13 @@
 -- The actions whose claim is still valid are pending again, uncharged, until their next check: at the end of their
--- interval; at `changes_at` if that is earlier, because time alone may then change the result; or now if they were
--- woken since they registered.
+-- interval (`seconds`; 0: none); at `changes_at` if that is earlier, because time alone may then change the result; or
+-- now if they were woken since they registered. Without both times, only a change makes them due.
 -- Waits are locked before actions, as when waking, so that no wait is marked as woken between its reading and the
 -- settlement.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 ),
 outcome as materialized (
-  select o.*
+  select o.id, o.token, nullif(o.seconds, 0) as seconds, o.changes_at, o.reason, o.hold
   from patience
   cross join unnest(
     %(ids)s::uuid[], %(tokens)s::uuid[], %(seconds)s::double precision[], %(changes_at)s::timestamptz[],
@@ -53,7 +53,8 @@ settled as (
               case when isfinite(a.scheduled_at) then a.scheduled_at + make_interval(secs => o.seconds * (
                 1 + floor(extract(epoch from scheduled_actions_now() - a.scheduled_at) / o.seconds)))
                 else scheduled_actions_now() + make_interval(secs => o.seconds) end,
-              o.changes_at),
+              o.changes_at,
+              scheduled_actions_never()),
             scheduled_actions_now() + interval '1 millisecond')
           end as next_at
         -- Evaluated once: its columns are used several times.

@@ -36,7 +36,7 @@ class WaitPlan:
     condition: Condition | None = None
     #: Whether the action waits until the condition is met; otherwise, it is skipped if the condition is not met.
     waits: bool = False
-    #: The interval between two checks.
+    #: The interval between two checks, unless only a change can meet the condition.
     check_seconds: float = CHECK_SECONDS
     #: The longest wait, counted from the first check; None: no limit.
     timeout_seconds: float | None = None
@@ -93,6 +93,8 @@ class Decision:
     reason: str = ""
     #: When time alone may change the decision, including the end of the wait; None: never.
     changes_at: datetime | None = None
+    #: The interval to the next check of a wait; None: until a change, or `changes_at`.
+    check_seconds: float | None = None
     #: Whether a failure must not be retried.
     is_final: bool = False
 
@@ -240,10 +242,14 @@ def _wait(plan: WaitPlan, now: datetime, progress: WaitProgress, evaluation: Eva
     if plan.max_checks is not None and progress.checks + 1 >= plan.max_checks:
         reason = f"max_checks: not met at check {progress.checks + 1}: {evaluation.reason}"
         return Decision(NextStep.EXPIRE, reason)
+    # No change is recorded for what an external check reads, nor when a missing action or deadline is created. A
+    # limited number of checks limits the time of the wait.
+    is_polled = plan.max_checks is not None or evaluation.truth is Truth.BROKEN or bool(plan.needs().checks)
     return Decision(
         NextStep.WAIT,
         evaluation.reason,
         min([at for at in (ends_at, evaluation.changes_at) if at is not None], default=None),
+        plan.check_seconds if is_polled else None,
     )
 
 

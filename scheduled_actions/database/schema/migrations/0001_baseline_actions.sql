@@ -40,7 +40,8 @@ create table scheduled_actions (
   -- Columns of a fixed width come first, in descending order of their alignment, so that rows contain no padding.
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
-  -- Earliest instant of the next claim. Changed by an edit, a retry, a snooze, a wait and a wake-up.
+  -- Earliest instant of the next claim; `scheduled_actions_never()` while only a change makes it due. Changed by an edit, a
+  -- retry, a snooze, a wait and a wake-up.
   scheduled_at timestamptz not null,
   -- When it was scheduled. Never changes.
   created_at timestamptz not null default scheduled_actions_now(),

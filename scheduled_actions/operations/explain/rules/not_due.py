@@ -18,7 +18,7 @@ _FAILED = {"failed": "failed", "timed_out": "timed out", "crashed": "ended becau
 _RESCHEDULING = _FAILED.keys() | {"snoozed", "waited", "retried", "recovered"}
 #: Kinds of conditions that are only polled: no change of their answer makes an action due.
 _POLLED = frozenset({"query", "http", "custom"})
-#: Instants from this year on represent `infinity`.
+#: Instants from this year on represent `infinity`, or that only a change makes the action due.
 _NEVER_YEAR = 9999
 
 
@@ -123,11 +123,12 @@ def _pending(context: ActionContext) -> Iterator[Explanation]:
         yield _waiting_cycle(context)
     waiting = action.waiting or {}
     if outcome == "waited" and waiting.get("unmet"):
-        wakes = "" if _is_polled(action.condition) else "when data that it depends on changes, or "
+        wakes = [] if _is_polled(action.condition) else ["when data that it depends on changes"]
+        again = ", or ".join(wakes + ([] if wakes and _is_never(context) else [_when(context)]))
         ends_at = _times_out_at(action)
         yield Explanation(
             code=Code.CONDITION_NOT_MET,
-            sentence=f"its condition is not met: {waiting['unmet']}; it is evaluated again {wakes}{_when(context)}"
+            sentence=f"its condition is not met: {waiting['unmet']}; it is evaluated again {again}"
             + ("" if ends_at is None else f"; the wait times out at {at(ends_at)}"),
             remedy=f"make the condition true; {_run_now(context)}, and the next tick evaluates the condition",
             details=context.timing
@@ -248,6 +249,10 @@ def _rescheduled_by(context: ActionContext) -> Mapping[str, Any]:
 
 def _when(context: ActionContext) -> str:
     moment = context.action.scheduled_at
-    if moment.year >= _NEVER_YEAR:
+    if _is_never(context):
         return "at infinity (never)"
     return f"in {in_words(moment - context.now)}, at {at(moment)}"
+
+
+def _is_never(context: ActionContext) -> bool:
+    return context.action.scheduled_at.year >= _NEVER_YEAR

@@ -1,0 +1,255 @@
+"""Waits for stored data: no check because time passes, and a sweep that finds changes without a wake-up."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from scheduled_actions import action
+from scheduled_actions.actions import evaluation, waits
+from scheduled_actions.actions.model import NewAction
+from scheduled_actions.deadlines import store as deadlines
+from scheduled_actions.operations.explain import service as explaining
+from tests.factories import insert, move_clock, projects, row, statuses
+
+NEVER = "9999-01-01T00:00:00+00:00"
+APPROVERS = {"kind": "approval_complete", "target": {"type": "order", "id": "1"}, "approvers": ["ann"]}
+
+
+def approved(number=1):
+    return {"kind": "document_state", "target": {"type": "order", "id": str(number)}, "state": "approved"}
+
+
+@pytest.fixture
+def project(database_url):
+    """Return a project with one handler that does nothing."""
+
+    @action("test:run")
+    def run(payload: dict): ...
+
+    with projects(database_url) as create:
+        yield create(run)
+
+
+def instant(text):
+    return datetime.fromisoformat(text)
+
+
+def schedule(project, **arguments):
+    return project.scheduler.schedule_action(NewAction(action_type="test:run", payload={}, **arguments)).id
+
+
+def version(connection, action_id):
+    """Return the id of the transaction that wrote the row of an action."""
+    return connection.execute("select xmin::text from scheduled_actions where id = %s", [action_id]).fetchone()[0]
+
+
+# -- no checks ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"wait": approved()},
+        {"wait": APPROVERS, "check_interval": 1},
+        {"wait": {"any": [approved(), {"not": {"not": approved(2)}}]}, "check_interval": 60},
+    ],
+)
+def test_a_wait_for_facts_is_not_checked_because_time_passes(project, connection, condition):
+    action_id = schedule(project, condition=condition)
+    project.processor.tick()
+    first, found = version(connection, action_id), row(connection, action_id)
+    assert (found["status"], found["scheduled_at"], found["waiting"]["checks"]) == ("pending", NEVER, 1)
+
+    for days in (1, 30, 400):
+        move_clock(connection, timedelta(days=days))
+        assert project.processor.tick().processed == 0
+        assert evaluation.sweep(connection) == 0
+
+    assert version(connection, action_id) == first
+    project.facts.report({"type": "order", "id": "1"}, "state", "approved")
+    project.facts.report({"type": "order", "id": "1"}, "approval:ann", value=True)
+    assert project.processor.tick().succeeded == 1
+
+
+def test_a_wait_for_another_action_is_not_checked_because_time_passes(project, connection):
+    awaited = insert(connection, action_type="test:run", scheduled_at="2099-01-01")
+    action_id = schedule(project, after=[awaited])
+    # At its first check, the end of the other action is not watched yet.
+    for seconds in (0, 2, 4):
+        move_clock(connection, timedelta(seconds=seconds))
+        project.processor.tick()
+    settled = version(connection, action_id)
+
+    move_clock(connection, timedelta(days=1))
+    assert project.processor.tick().processed == 0
+
+    assert version(connection, action_id) == settled
+    project.action_operations.run_now(awaited, by="ann", team_id=None)
+    for _ in range(2):
+        project.processor.tick()
+    assert row(connection, action_id)["status"] == "completed"
+
+
+def test_time_in_a_condition_causes_a_check_at_its_instant(project, connection):
+    elapsed = {"kind": "time_elapsed", "duration": "PT1H"}
+    action_id = schedule(project, condition={"wait": {"any": [approved(), elapsed]}, "check_interval": 60})
+    project.processor.tick()
+    found = row(connection, action_id)
+    assert instant(found["scheduled_at"]) - instant(found["created_at"]) == timedelta(hours=1)
+
+    move_clock(connection, timedelta(hours=1, seconds=1))
+    project.processor.tick()
+
+    assert row(connection, action_id)["status"] == "completed"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"wait": approved(), "max_checks": 9},
+        {"wait": {"kind": "deadline_open", "deadline_id": "01900000-0000-7000-8000-000000000001"}},
+        {"wait": {"all": [approved(), {"kind": "custom", "name": "unknown"}]}},
+    ],
+    ids=["limited checks", "an unknown deadline", "a function"],
+)
+def test_a_wait_that_no_change_may_end_is_checked_at_each_interval(project, connection, condition):
+    action_id = insert(connection, action_type="test:run", condition=Jsonb(condition))
+    for number in range(3):
+        move_clock(connection, timedelta(minutes=number))
+        project.processor.tick()
+
+    assert row(connection, action_id)["waiting"]["checks"] == 3
+
+
+def test_explain_says_that_only_a_change_causes_another_check(project, connection):
+    action_id = schedule(project, condition={"wait": approved()})
+    project.processor.tick()
+
+    found = explaining.explain(project, str(action_id), team_id=None)
+
+    assert found.sentence.endswith("it is evaluated again when data that it depends on changes")
+
+
+def test_deleting_what_an_action_waits_for_wakes_it(project, connection):
+    awaited = insert(connection, action_type="test:run", status="failed", completed_at="2026-01-01")
+    (deadline_id,) = connection.execute(
+        "insert into scheduled_action_deadlines (target_type, target_id, due_at)"
+        " values ('license', '7', now() + interval '1 day') returning id"
+    ).fetchone()
+    after = schedule(project, after=[awaited])
+    until = schedule(project, condition={"wait": {"not": {"kind": "deadline_open", "deadline_id": str(deadline_id)}}})
+    for seconds in (0, 2):
+        move_clock(connection, timedelta(seconds=seconds))
+        project.processor.tick()
+    assert {row(connection, one)["scheduled_at"] for one in (after, until)} == {NEVER}
+
+    project.action_operations.purge(awaited, team_id=None)
+    deadlines.delete(connection, deadline_id)
+    project.processor.tick()
+
+    assert "no action has the id" in row(connection, after)["error_message"]
+    assert "no deadline has the id" in row(connection, until)["waiting"]["unmet"]
+    assert row(connection, until)["scheduled_at"] < NEVER
+
+
+# -- the sweep ---------------------------------------------------------------------------------------------------------
+
+
+def lose_wake(project, connection, number):
+    """Report a fact, and delete the record that it has changed."""
+    project.facts.report({"type": "order", "id": str(number)}, "state", "approved")
+    connection.execute("delete from scheduled_action_wakes")
+
+
+def test_the_sweep_makes_an_action_due_whose_wake_was_lost(project, connection, caplog):
+    lost, other = (schedule(project, condition={"wait": approved(number)}) for number in (1, 2))
+    project.processor.tick()
+    before = version(connection, other)
+    lose_wake(project, connection, 1)
+    assert project.processor.tick().processed == 0
+
+    move_clock(connection, timedelta(minutes=6))
+    assert evaluation.sweep(connection) == 1
+    project.processor.tick()
+
+    assert statuses(connection) == {lost: "completed", other: "pending"}
+    assert version(connection, other) == before
+    assert "waits.missed actions=1" in caplog.text
+
+
+def test_a_tick_of_a_new_process_sweeps(project, connection, database_url):
+    action_id = schedule(project, condition={"wait": approved()})
+    project.processor.tick()
+    lose_wake(project, connection, 1)
+    connection.execute("delete from scheduled_action_waits")
+    move_clock(connection, timedelta(minutes=6))
+    project.processor.state.next_sweep = 0.0
+
+    project.processor.tick()
+
+    assert row(connection, action_id)["status"] == "completed"
+
+
+def test_one_sweep_continues_where_the_last_one_ended(project, connection, monkeypatch):
+    monkeypatch.setattr(evaluation, "_SWEEP_BATCH", 2)
+    monkeypatch.setattr(evaluation, "_SWEEP_MOST_SECONDS", 0.0)
+    ids = [
+        schedule(project, condition={"wait": approved(number)}, priority=number % 2, lock_group=group)
+        for number, group in enumerate((None, "a", "b", None, None))
+    ]
+    project.processor.tick()
+    for number in range(len(ids)):
+        lose_wake(project, connection, number)
+
+    found = []
+    for number in range(1, 5):
+        move_clock(connection, timedelta(minutes=6 * number))
+        found.append(evaluation.sweep(connection))
+        assert evaluation.sweep(connection) == 0, "the last sweep has just ended"
+
+    assert found == [2, 2, 1, 0]
+
+
+def test_a_sweep_starts_again_when_no_action_follows_the_last_one(project, connection, monkeypatch):
+    monkeypatch.setattr(evaluation, "_SWEEP_BATCH", 1)
+    monkeypatch.setattr(evaluation, "_SWEEP_MOST_SECONDS", 0.0)
+    first = schedule(project, condition={"wait": approved(1)})
+    project.processor.tick()
+    assert evaluation.sweep(connection) == 0
+    lose_wake(project, connection, 1)
+
+    found = []
+    for number in range(1, 4):
+        move_clock(connection, timedelta(minutes=6 * number))
+        found.append(evaluation.sweep(connection))
+
+    assert sum(found) == 1
+    assert row(connection, first)["scheduled_at"] < NEVER
+
+
+def test_a_condition_that_cannot_be_read_does_not_stop_the_sweep(project, connection):
+    broken, lost = (schedule(project, condition={"wait": approved(number)}) for number in (1, 2))
+    project.processor.tick()
+    connection.execute("update scheduled_actions set condition = '{\"wait\": 7}' where id = %s", [broken])
+    lose_wake(project, connection, 2)
+
+    assert evaluation.sweep(connection) == 2
+    project.processor.tick()
+
+    assert statuses(connection) == {broken: "failed", lost: "completed"}
+
+
+def test_the_sweep_leaves_rescheduled_actions_alone(project, connection):
+    action_id = schedule(project, condition={"wait": approved()})
+    project.processor.tick()
+    later = "2099-01-01T00:00:00+00:00"
+    project.scheduler.update_action(action_id, scheduled_at=later)
+    lose_wake(project, connection, 1)
+
+    assert evaluation.sweep(connection) == 0
+    waits.make_due(connection, [action_id])
+
+    assert row(connection, action_id)["scheduled_at"] == later
