@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from scheduled_actions.actions import store, waits
@@ -31,13 +31,14 @@ from scheduled_actions.database.boundary import isolate
 from scheduled_actions.database.connection import Connection
 
 Result = TypeVar("Result")
-Waiting = TypeVar("Waiting", Claimed, waits.Sweepable)
+Value = TypeVar("Value")
 
 #: Maximum number of facts needed by one batch: at most 4 MiB of values.
 _FACTS_MOST = 256
 #: Maximum number of waiting actions that a sweep reads at once, and time after which it reads no more.
 _SWEEP_BATCH = 250
 _SWEEP_MOST_SECONDS = 0.5
+_NO_PROGRESS = WaitProgress()
 
 
 class Do(Protocol):
@@ -56,6 +57,23 @@ class PendingCheck:
     progress: WaitProgress
 
 
+class _Candidate(NamedTuple):
+    """An action with its plan, and the rows that the plan needs."""
+
+    action: Claimed | waits.Sweepable
+    plan: WaitPlan
+    waiter: waits.Waiter
+
+
+class _Decided(NamedTuple):
+    """The decision about an action, and the data that led to it."""
+
+    candidate: _Candidate
+    given: EvaluationInput
+    progress: WaitProgress
+    decision: Decision
+
+
 def evaluate(claimed: Sequence[Claimed], do: Do) -> dict[UUID, AttemptResult | PendingCheck]:
     """Evaluate the conditions of claimed actions; return outcomes and pending checks by action id.
 
@@ -66,37 +84,40 @@ def evaluate(claimed: Sequence[Claimed], do: Do) -> dict[UUID, AttemptResult | P
         do: Runs each step outside any transaction: waits must be visible to other sessions before the data is read.
     """
     found: dict[UUID, AttemptResult | PendingCheck] = {}
-    plans: dict[UUID, WaitPlan] = {}
-    waiters: dict[UUID, waits.Waiter] = {}
+    candidates: list[_Candidate] = []
     for one in claimed:
         try:
-            plan = plans[one.id] = decode_plan(one.condition_text or "")
+            candidates.append(_candidate(one))
         except InvalidArgument as error:
             found[one.id] = AttemptResult(settlement.Failed(f"the condition cannot be read: {error}", is_final=True))
-        else:
-            waiters[one.id] = waits.Waiter(one.id, one.team_id or "", plan.needs())
-    waiting = [waiter for id_, waiter in waiters.items() if plans[id_].is_waiting]
-    if waiting:
+    if waiting := [one.waiter for one in candidates if one.plan.is_waiting]:
         do(lambda connection: waits.register(connection, waiting))
     ended: list[UUID] = []
-    for batch in _batches([one for one in claimed if one.id in plans], waiters):
-        snapshot = do(partial(waits.read_snapshot, waiters=[waiters[one.id] for one in batch]))
-        for one in batch:
-            plan, progress = plans[one.id], snapshot.progress.get(one.id, WaitProgress())
-            given = _input(waiters[one.id], one, snapshot)
-            decision = decide(plan, given, progress)
-            held = (
-                PendingCheck(plan, given, progress)
-                if decision.next_step is NextStep.CHECK
-                else outcome_of(plan, decision)
-            )
-            if held is not None:
-                found[one.id] = held
-            if plan.is_waiting and decision.next_step not in {NextStep.CHECK, NextStep.WAIT}:
-                ended.append(one.id)
+    for (action, plan, _), given, progress, decision in _decide(candidates, do):
+        step = decision.next_step
+        held = PendingCheck(plan, given, progress) if step is NextStep.CHECK else outcome_of(plan, decision)
+        if held is not None:
+            found[action.id] = held
+        if plan.is_waiting and step is not NextStep.WAIT and step is not NextStep.CHECK:
+            ended.append(action.id)
     if ended:
         do(lambda connection: waits.end(connection, ended))
     return found
+
+
+def _candidate(action: Claimed | waits.Sweepable) -> _Candidate:
+    plan = decode_plan(action.condition_text or "")
+    return _Candidate(action, plan, waits.Waiter(action.id, action.team_id or "", plan.needs()))
+
+
+def _decide(candidates: Sequence[_Candidate], do: Do) -> Iterator[_Decided]:
+    """Read the data that the plans need, batch by batch, and yield the decision about each action, in order."""
+    for batch in _batches(candidates):
+        snapshot = do(partial(waits.read_snapshot, waiters=[one.waiter for one in batch]))
+        for one in batch:
+            given = _input(one, snapshot)
+            progress = snapshot.progress.get(one.action.id, _NO_PROGRESS) if snapshot.progress else _NO_PROGRESS
+            yield _Decided(one, given, progress, decide(one.plan, given, progress))
 
 
 def sweep(connection: Connection, *, every_seconds: float = SWEEP_SECONDS) -> int:
@@ -123,17 +144,11 @@ def sweep(connection: Connection, *, every_seconds: float = SWEEP_SECONDS) -> in
 
 def _changed(connection: Connection, actions: Sequence[waits.Sweepable]) -> list[UUID]:
     """Return the ids of the actions that no longer wait for a change alone."""
-    plans = {one.id: decode_plan(one.condition_text) for one in actions}
-    waiters = {one.id: waits.Waiter(one.id, one.team_id, plans[one.id].needs()) for one in actions}
-    found = []
-    for batch in _batches(actions, waiters):
-        snapshot = waits.read_snapshot(connection, [waiters[one.id] for one in batch])
-        for one in batch:
-            given = _input(waiters[one.id], one, snapshot)
-            decision = decide(plans[one.id], given, snapshot.progress.get(one.id, WaitProgress()))
-            if decision.next_step is not NextStep.WAIT or decision.check_seconds or decision.changes_at:
-                found.append(one.id)
-    return found
+    return [
+        one.candidate.action.id
+        for one in _decide([_candidate(action) for action in actions], lambda step: step(connection))
+        if one.decision.next_step is not NextStep.WAIT or one.decision.check_seconds or one.decision.changes_at
+    ]
 
 
 def cycles_among_waiting(connection: Connection, *, action_id: UUID | None = None, most: int) -> list[list[UUID]]:
@@ -168,12 +183,12 @@ def cycle_of(waiting_for: Mapping[UUID, Collection[UUID]]) -> list[UUID] | None:
     return None
 
 
-def _batches(claimed: Sequence[Waiting], waiters: Mapping[UUID, waits.Waiter]) -> Iterator[list[Waiting]]:
+def _batches(candidates: Sequence[_Candidate]) -> Iterator[list[_Candidate]]:
     """Yield batches of actions that need at most `_FACTS_MOST` facts together, or one action that needs more."""
-    batch: list[Waiting] = []
+    batch: list[_Candidate] = []
     size = 0
-    for one in claimed:
-        needed = len(waiters[one.id].needs.facts)
+    for one in candidates:
+        needed = len(one.waiter.needs.facts)
         if batch and size + needed > _FACTS_MOST:
             yield batch
             batch, size = [], 0
@@ -228,17 +243,24 @@ def outcome_of(plan: WaitPlan, decision: Decision) -> AttemptResult | None:
             return AttemptResult(settlement.Failed(decision.reason, is_final=decision.is_final))
 
 
-def _input(waiter: waits.Waiter, claimed: Claimed | waits.Sweepable, snapshot: waits.Snapshot) -> EvaluationInput:
-    team, needs = waiter.team_id, waiter.needs
+def _input(candidate: _Candidate, snapshot: waits.Snapshot) -> EvaluationInput:
+    _, team, needs = candidate.waiter
     facts: dict[FactKey, FactValue] = {}
-    # Prefixes first: a fact that is needed by its full name overrides them.
-    for key in sorted(needs.facts, key=lambda key: not key.name.endswith(PREFIX_MARK)):
-        facts.update(snapshot.facts.get((team, key), ()))
+    if snapshot.facts:
+        # Prefixes first: a fact that is needed by its full name overrides them.
+        for key in sorted(needs.facts, key=lambda key: not key.name.endswith(PREFIX_MARK)):
+            facts.update(snapshot.facts.get((team, key), ()))
     return EvaluationInput(
         now=snapshot.now,
-        created_at=datetime.fromtimestamp(claimed.created_epoch, UTC),
+        created_at=datetime.fromtimestamp(candidate.action.created_epoch, UTC),
         facts=facts,
-        truncated=frozenset(key for key in needs.facts if (team, key) in snapshot.truncated),
-        actions={id_: snapshot.actions[team, id_] for id_ in needs.actions if (team, id_) in snapshot.actions},
-        deadlines={id_: snapshot.deadlines[team, id_] for id_ in needs.deadlines if (team, id_) in snapshot.deadlines},
+        truncated=frozenset(key for key in needs.facts if (team, key) in snapshot.truncated)
+        if snapshot.truncated
+        else frozenset(),
+        actions=_of_team(snapshot.actions, team, needs.actions),
+        deadlines=_of_team(snapshot.deadlines, team, needs.deadlines),
     )
+
+
+def _of_team(read: Mapping[tuple[str, UUID], Value], team: str, needed: Collection[UUID]) -> dict[UUID, Value]:
+    return {id_: read[team, id_] for id_ in needed if (team, id_) in read}

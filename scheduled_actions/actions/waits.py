@@ -49,15 +49,14 @@ class Snapshot:
     #: By need: one fact; for a name prefix, up to `PREFIXED_MOST` facts and one more if there are too many.
     facts: Mapping[tuple[str, FactKey], Mapping[FactKey, FactValue]] = field(default_factory=dict)
     #: The prefixes that match more than `PREFIXED_MOST` facts.
-    truncated: Collection[tuple[str, FactKey]] = ()
+    truncated: frozenset[tuple[str, FactKey]] = frozenset()
     actions: Mapping[tuple[str, UUID], ActionState] = field(default_factory=dict)
     progress: Mapping[UUID, WaitProgress] = field(default_factory=dict)
     #: The status of each deadline.
     deadlines: Mapping[tuple[str, UUID], str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitSettlement:
+class WaitSettlement(NamedTuple):
     """A settlement that makes a claimed action pending until the next check of its condition."""
 
     action_id: UUID
@@ -77,14 +76,13 @@ def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
 
     Call it outside any transaction and before the data is read; otherwise a change in between could be missed.
     """
-    topics = [
-        (waiter.action_id, topic)
-        for waiter in waiters
-        for topic in (
-            *(topic_of(waiter.team_id, key) for key in waiter.needs.facts),
-            *(waiter.needs.actions | waiter.needs.deadlines),
-        )
-    ]
+    waiting: list[UUID] = []
+    topics: list[UUID] = []
+    for waiter in waiters:
+        found = [topic_of(waiter.team_id, key) for key in waiter.needs.facts]
+        found += waiter.needs.actions | waiter.needs.deadlines
+        waiting += [waiter.action_id] * len(found)
+        topics += found
     if not topics:
         return
     sql.run(
@@ -92,8 +90,8 @@ def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
         "register_waits",
         {
             "action_ids": uuids(waiter.action_id for waiter in waiters),
-            "waiters": uuids(waiter_id for waiter_id, _ in topics),
-            "topics": uuids(topic for _, topic in topics),
+            "waiters": uuids(waiting),
+            "topics": uuids(topics),
         },
     )
     if awaited := {id_ for waiter in waiters for id_ in waiter.needs.actions}:
@@ -131,7 +129,7 @@ def read_snapshot(connection: Connection, waiters: Sequence[Waiter]) -> Snapshot
     return Snapshot(
         now=datetime.fromtimestamp(row[0], UTC),
         facts=facts,
-        truncated={need for need, found in facts.items() if len(found) > PREFIXED_MOST},
+        truncated=frozenset(need for need, found in facts.items() if len(found) > PREFIXED_MOST),
         actions={(team, UUID(id_)): ActionState(status, is_watched) for id_, team, status, is_watched in action_rows},
         progress={
             UUID(id_): WaitProgress(None if since is None else datetime.fromisoformat(since), checks or 0)

@@ -105,7 +105,7 @@ class _FieldRule(NamedTuple):
     default: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Fields:
     """The fields of one condition; `end` rejects the fields that were not read."""
 

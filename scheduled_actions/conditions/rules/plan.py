@@ -25,6 +25,7 @@ _MAX_AFTER = 100
 _MAX_CHECKS = 1_000_000
 #: The fields of a wait. Without `wait`, the others limit the wait for predecessors.
 _WAIT_FIELDS = ("wait", "check_interval", "max_checks", "on_timeout", "timeout")
+_WAIT_FIELDS_SET = frozenset(_WAIT_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +165,7 @@ def parse_plan(given: Any) -> WaitPlan:  # noqa: ANN401 - any JSON
     """
     if not isinstance(given, dict) or not is_wait(given):
         return WaitPlan(condition=parse_condition(given))
-    if unknown := given.keys() - set(_WAIT_FIELDS):
+    if unknown := given.keys() - _WAIT_FIELDS_SET:
         name = min(unknown, key=str)
         otherwise = (
             f"the fields are {', '.join(_WAIT_FIELDS)}" if "wait" in given else 'a condition belongs inside "wait"'
