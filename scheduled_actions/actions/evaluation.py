@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -60,7 +61,7 @@ class PendingCheck:
 class _Candidate(NamedTuple):
     """An action with its plan, and the rows that the plan needs."""
 
-    action: Claimed | waits.Sweepable
+    action: Claimed | waits.Sweepable | waits.Unchecked
     plan: WaitPlan
     waiter: waits.Waiter
 
@@ -105,7 +106,37 @@ def evaluate(claimed: Sequence[Claimed], do: Do) -> dict[UUID, AttemptResult | P
     return found
 
 
-def _candidate(action: Claimed | waits.Sweepable) -> _Candidate:
+def unmet(unchecked: Sequence[waits.Unchecked], do: Do) -> list[waits.WaitSettlement]:
+    """Register the waits of due actions and evaluate their conditions; return the settlements of those that must wait.
+
+    The settlements require that the actions have not changed since they were read. An action that may run, or whose
+    condition cannot be read, is left to a claim.
+
+    Args:
+        unchecked: Actions whose conditions have never been checked.
+        do: As for `evaluate`.
+    """
+    candidates: list[_Candidate] = []
+    for one in unchecked:
+        with suppress(InvalidArgument):
+            candidates.append(_candidate(one))
+    if candidates:
+        do(lambda connection: waits.register(connection, [one.waiter for one in candidates]))
+    return [
+        waits.WaitSettlement(
+            action_id=action.id,
+            token=waits.UNCLAIMED,
+            check_seconds=decision.check_seconds,
+            changes_at=decision.changes_at,
+            reason=settlement.clean(decision.reason),
+            version=action.version,
+        )
+        for (action, _, _), _, _, decision in _decide(candidates, do)
+        if decision.next_step is NextStep.WAIT and isinstance(action, waits.Unchecked)
+    ]
+
+
+def _candidate(action: Claimed | waits.Sweepable | waits.Unchecked) -> _Candidate:
     plan = decode_plan(action.condition_text or "")
     return _Candidate(action, plan, waits.Waiter(action.id, action.team_id or "", plan.needs()))
 

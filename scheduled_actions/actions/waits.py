@@ -9,6 +9,7 @@ from json.encoder import encode_basestring
 from typing import NamedTuple
 from uuid import UUID
 
+from scheduled_actions.actions.claims import START, ScanPosition, scan_parameters
 from scheduled_actions.actions.rules.settlement import SettlementResult
 from scheduled_actions.conditions.model import ActionState, FactKey, FactValue, Needs
 from scheduled_actions.conditions.rules.kinds import PREFIXED_MOST
@@ -56,10 +57,15 @@ class Snapshot:
     deadlines: Mapping[tuple[str, UUID], str] = field(default_factory=dict)
 
 
+#: Instead of a claim token, which is never zero.
+UNCLAIMED = UUID(int=0)
+
+
 class WaitSettlement(NamedTuple):
-    """A settlement that makes a claimed action pending until the next check of its condition."""
+    """A settlement that makes an action pending until the next check of its condition."""
 
     action_id: UUID
+    #: The token of the claim; `UNCLAIMED` with a `version`.
     token: UUID
     #: None: no check until a change, or `changes_at`.
     check_seconds: float | None
@@ -69,6 +75,8 @@ class WaitSettlement(NamedTuple):
     hold: str = "free"
     #: The schedule of the action; None without one.
     schedule_id: UUID | None = None
+    #: For an action that is not claimed: the version of its row, which must be unchanged.
+    version: str = ""
 
 
 def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
@@ -160,6 +168,7 @@ def settle(connection: Connection, tick_id: UUID, settlements: Sequence[WaitSett
         {
             "ids": uuids(one.action_id for one in settlements),
             "tokens": uuids(one.token for one in settlements),
+            "versions": texts(one.version for one in settlements),
             "seconds": numbers(one.check_seconds or 0 for one in settlements),
             "changes_at": instants(one.changes_at for one in settlements),
             "reasons": texts(one.reason for one in settlements),
@@ -219,6 +228,38 @@ def wake_each(connection: Connection, *, most: int) -> int:
             refused += 1
             sql.run(connection, "postpone_wake")
     return woken
+
+
+class Unchecked(NamedTuple):
+    """A due action whose condition has never been checked."""
+
+    id: UUID
+    #: '' for an action without a team.
+    team_id: str
+    condition_text: str
+    created_epoch: float
+    action_type: str
+    #: Changes with each change of the row.
+    version: str
+
+
+def unchecked(
+    connection: Connection, *, after: ScanPosition, excluded: Collection[str], window: int
+) -> tuple[list[Unchecked], ScanPosition]:
+    """Return the due actions that wait for a condition which has never been checked; locks nothing.
+
+    Args:
+        connection: Reads the actions.
+        after: The position of the claims.
+        excluded: Action types not to read.
+        window: Number of due actions to read, among which these are.
+
+    Returns:
+        The actions, and the last position read; `START` if there are none.
+    """
+    rows = sql.run(connection, "unchecked", {"window": window, **scan_parameters(after, excluded)}).fetchall()
+    found = [Unchecked(*row[:-3]) for row in rows]
+    return found, ScanPosition(*rows[-1][-3:]) if rows else START
 
 
 class Sweepable(NamedTuple):

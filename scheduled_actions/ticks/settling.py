@@ -263,6 +263,13 @@ class ResultWriter:
         self._count_settled(claimed, "skipped")
         log.info("action.skipped id=%s action_type=%s reason=%r", claimed.id, claimed.action_type, reason)
 
+    def count_waiting(self, action_id: UUID, action_type: str) -> None:
+        """Count and log an action that has to wait for its condition, and was settled without a claim."""
+        self._tick.report.snoozed += 1
+        if self._metrics is not None:
+            self._metrics.settled(action_type, "snoozed", payload_text="")
+        log.info("action.settled id=%s action_type=%s outcome=conditionpending status=pending", action_id, action_type)
+
     def _count(self, attempt: Attempt, status: Status | None) -> None:
         """Count and log a settlement; a status of None means that the claim was lost and nothing was written."""
         claimed, outcome = attempt.claimed, attempt.result.outcome

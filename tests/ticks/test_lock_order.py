@@ -205,6 +205,25 @@ def settle_waiting(series):
     return lambda own: series.project.settler.settle_waiting(own, series.tick.id, unmet)
 
 
+@path("marks", "actions")
+def settle_unclaimed_waiting(series):
+    planned = "select id, xmin::text from scheduled_actions where id = any (%s)"
+    versions = dict(series.connection.execute(planned, [series.planned]).fetchall())
+    unmet = [
+        waits.WaitSettlement(
+            action_id=one,
+            token=waits.UNCLAIMED,
+            version=versions[one],
+            check_seconds=60,
+            changes_at=None,
+            reason="not approved",
+            hold="keep",
+        )
+        for one in series.planned
+    ]
+    return lambda own: series.project.settler.settle_waiting(own, series.tick.id, unmet)
+
+
 @path("schedules", "holds", "slots")
 def rescue(series):
     series.change(

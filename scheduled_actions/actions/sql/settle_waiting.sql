@@ -1,4 +1,4 @@
--- The actions whose claim is still valid are pending again, uncharged, until their next check: at the end of their
+-- The actions whose claim is still valid, or which are unclaimed and unchanged since this version, are pending again, uncharged, until their next check: at the end of their
 -- interval (`seconds`; 0: none); at `changes_at` if that is earlier, because time alone may then change the result; or
 -- now if they were woken since they registered. Without both times, only a change makes them due.
 -- Waits are locked before actions, as when waking, so that no wait is marked as woken between its reading and the
@@ -7,12 +7,12 @@ with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 ),
 outcome as materialized (
-  select o.id, o.token, nullif(o.seconds, 0) as seconds, o.changes_at, o.reason, o.hold
+  select o.id, o.token, o.version, nullif(o.seconds, 0) as seconds, o.changes_at, o.reason, o.hold
   from patience
   cross join unnest(
-    %(ids)s::uuid[], %(tokens)s::uuid[], %(seconds)s::double precision[], %(changes_at)s::timestamptz[],
+    %(ids)s::uuid[], %(tokens)s::uuid[], %(versions)s::text[], %(seconds)s::double precision[], %(changes_at)s::timestamptz[],
     %(reasons)s::text[], %(holds)s::text[]
-  ) as o (id, token, seconds, changes_at, reason, hold)
+  ) as o (id, token, version, seconds, changes_at, reason, hold)
 ),
 mark as materialized (
   select w.action_id, w.is_woken
@@ -61,12 +61,14 @@ settled as (
         offset 0
       ) n
     ),
+    dedup_open = false,
     claim_token = null,
     lease_expires_at = null,
     updated_at = scheduled_actions_now()
   from (select p.*, p.id in (select k.id from woken k) as is_woken from outcome p) o
   -- The array makes the planner look up the actions by key: a join alone may read the whole table.
-  where a.id = any (array(select p.id from outcome p)) and a.id = o.id and a.claim_token = o.token
+  where a.id = any (array(select p.id from outcome p)) and a.id = o.id
+    and (a.claim_token = o.token or (a.status = 'pending' and a.xmin::text = o.version))
   returning a.id, a.status, a.lock_group, o.hold, a.limit_keys, o.token, o.is_woken
 ),
 freed_slots as (

@@ -15,6 +15,7 @@ from scheduled_actions.database.connection import Connection, RetryingConnection
 from scheduled_actions.registry import Registry
 from scheduled_actions.ticks.attempts.attempt import Attempt, RunningTick
 from scheduled_actions.ticks.attempts.attempt_runner import AttemptRunner
+from scheduled_actions.ticks.claiming.look_ahead import LookAhead
 from scheduled_actions.ticks.claiming.scanner import ClaimScanner
 from scheduled_actions.ticks.hooks import Evaluate, Evaluated
 from scheduled_actions.ticks.rules.plan import (
@@ -112,6 +113,7 @@ class Claimer:
         self._in_flight = tick.in_flight
         self._attempts = AttemptRunner(tick)
         self._writer = writer
+        self._look_ahead = LookAhead(tick, writer)
         self._too_long: set[str] = set()
         #: Number of claims in a row that the database has refused.
         self.refused_claims = 0
@@ -196,12 +198,13 @@ class Claimer:
         """Claim a batch with the scan whose turn it is; return 0, the new number of refusals in a row."""
         left_out = self._left_out()
         wanted = self._claim_size()
+        excluded = self._too_long | types_being_imported(self._state.registry, self._in_flight.attempts)
         claimed = self._tick.connection.do(
             partial(
                 self.scanner.step,
                 tick=self._tick.row,
                 wanted=wanted if self._limits is None else self._limits.wanted(wanted, left_out),
-                excluded=self._too_long | types_being_imported(self._state.registry, self._in_flight.attempts),
+                excluded=excluded,
                 now=self._state.monotonic(),
                 left_out=left_out,
             )
@@ -209,7 +212,9 @@ class Claimer:
         self.has_claimed = self.has_claimed or claimed.has_found_work
         if claimed.has_queued:
             self.scanner.include_queues()
-        self._sort_out(claimed)
+        waiting = self._sort_out(claimed)
+        if self._look_ahead.pays(waiting, len(claimed.kept)) and self._look_ahead.look(self.scanner.position, excluded):
+            self.scanner.scan_again()
         if claimed.is_round_robin:
             self.ready = [self.ready[n] for n in round_robin([one.claimed.team_id for one in self.ready])]
         if self._limits is not None and (surplus := self._limits.surplus(self.ready)):
@@ -238,8 +243,12 @@ class Claimer:
             connection, lambda: (limit_claims.claim_expired(connection, self._tick.row, limit=MAX_BATCH), START)
         )
 
-    def _sort_out(self, claimed: ClaimResult) -> None:
-        """Add to `ready` the attempts of actions that can run; add the other attempts to the unwritten results."""
+    def _sort_out(self, claimed: ClaimResult) -> int:
+        """Add to `ready` the attempts of actions that can run; add the other attempts to the unwritten results.
+
+        Returns:
+            Number of actions that have to wait for their condition after its first check.
+        """
         for skipped, reason in claimed.skipped:
             self._writer.count_skipped(skipped, reason)
         for refused, reason in claimed.refused:
@@ -253,6 +262,7 @@ class Claimer:
         }
         unexpired = [one for one in claimed.kept if one.id not in expired] if expired else claimed.kept
         evaluated = {**evaluate_conditions(unexpired, self._tick.connection, self._state.hooks.evaluate), **expired}
+        waiting = 0
         for one in claimed.kept:
             attempt = self._attempts.make(one)
             # An empty collection is not searched: Python computes the hash of a UUID slowly.
@@ -265,6 +275,7 @@ class Claimer:
                 fits = self._tick.budget.could_ever_fit(expected_seconds(before, self._state.duration_stats))
             if isinstance(found, AttemptResult):
                 self._end(attempt, found)
+                waiting += attempt.is_waiting and one.last_outcome is None
             elif one.action_type not in self._state.registry.types:
                 reason = f'this build has no handler for "{one.action_type}"'
                 self._end(attempt, AttemptResult(NoHandler(reason)))
@@ -274,6 +285,7 @@ class Claimer:
                 self.ready.append(attempt)
             else:
                 self._release_too_long(attempt)
+        return waiting
 
     def _end(self, attempt: Attempt, result: AttemptResult) -> None:
         """End an attempt without starting it."""

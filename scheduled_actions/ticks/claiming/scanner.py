@@ -46,10 +46,10 @@ class ClaimScanner:
         is_alone = all(hook.column == "schedule_id" for hook in batches.hooks)
         claim_alone = partial(claim_free, with_series=False) if is_alone else None
         self._scans: list[_Scan | QueueScan] = [
-            _Scan(claim_free, batches, claim_alone),
+            free := _Scan(claim_free, batches, claim_alone),
             grouped := _Scan(claim_grouped, batches),
         ]
-        self._grouped = grouped
+        self._free, self._grouped = free, grouped
         self._batches = batches
         self._queues: QueueScan | None = None
         if state.settings.limits:
@@ -66,6 +66,11 @@ class ClaimScanner:
             self._queues = QueueScan(self._batches)
             self._scans.append(self._queues)
         self._queues.scan_again()
+
+    @property
+    def position(self) -> ScanPosition:
+        """The position of the scan for actions without a lock group."""
+        return self._free.position
 
     @property
     def has_queues(self) -> bool:

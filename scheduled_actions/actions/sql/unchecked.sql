@@ -1,0 +1,55 @@
+-- Returns those of the next `window` due actions without a lock group that wait for a condition which has never been
+-- checked, each with the version of its row, and the position of the last of the `window` actions. Locks nothing.
+-- Occurrences and actions with limit keys are left out: their claims have further effects.
+with recursive priorities (priority) as (
+  select coalesce(%(after_priority)s::smallint, (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null and a.parked_by is null
+    order by a.priority
+    limit 1
+  ))
+  union all
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null and a.parked_by is null and a.priority > p.priority
+    order by a.priority
+    limit 1
+  )
+  from priorities p
+  where p.priority is not null
+),
+seen as materialized (
+  select c.*
+  from priorities p
+  cross join lateral (
+    select
+      a.id, a.priority, a.scheduled_at, coalesce(a.team_id, '') as team_id, a.action_type, a.created_at, a.xmin::text as version,
+      case when a.waiting is null and a.schedule_id is null and a.limit_keys is null and a.cancel_requested_at is null
+          and (a.expires_at is null or a.expires_at > scheduled_actions_now()) and a.condition ?| '{wait,after}'
+        then a.condition::text end as condition
+    from scheduled_actions a
+    where a.status = 'pending'
+      and a.lock_group is null
+      and a.parked_by is null
+      and a.priority = p.priority
+      and a.scheduled_at <= scheduled_actions_now()
+      and (a.scheduled_at, a.id) > (
+        case when p.priority = %(after_priority)s::smallint then %(after_at)s::timestamptz else '-infinity' end,
+        case when p.priority = %(after_priority)s::smallint then %(after_id)s::uuid
+          else '00000000-0000-0000-0000-000000000000' end
+      )
+      and a.action_type <> all (%(excluded)s::text[])
+      -- include: actions/not_paused
+    order by a.scheduled_at, a.id
+    limit %(window)s
+  ) c
+  limit %(window)s
+)
+select
+  s.id, s.team_id, s.condition, date_part('epoch', s.created_at), s.action_type, s.version, l.priority, l.scheduled_at::text,
+  l.id
+from seen s
+cross join (select * from seen order by priority desc, scheduled_at desc, id desc limit 1) l
+where s.condition is not null
