@@ -128,7 +128,8 @@ class _Fields:
 
     def read(self, name: str, rule: _FieldRule) -> Any:  # noqa: ANN401 - any JSON
         """Check the value of a field by a rule, and return it."""
-        value = self.take(name, rule.default)
+        self.seen.add(name)
+        value = self.given.get(name, rule.default)
         if not rule.is_valid(value):
             raise self.invalid(name, value, rule.expected)
         return value
@@ -171,7 +172,8 @@ class _Fields:
         Raises:
             InvalidArgument: A field is unknown.
         """
-        if unknown := self.given.keys() - self.seen:
+        if not self.given.keys() <= self.seen:
+            unknown = self.given.keys() - self.seen
             name = min(unknown, key=str)
             hint = did_you_mean(str(name), self.seen, otherwise=f"the fields are {', '.join(sorted(self.seen))}")
             raise InvalidArgument(f"{self.where}.{name}", problem=f'is not a field of kind "{kind}"; {hint}')
@@ -201,7 +203,12 @@ _TEXTS = _FieldRule(
 )
 _FLAG = _FieldRule(lambda value: isinstance(value, bool), "true or false", default=False)
 _TARGET = _FieldRule(
-    lambda value: isinstance(value, dict) and value.keys() == {"type", "id"} and all(map(_is_text, value.values())),
+    lambda value: (
+        isinstance(value, dict)
+        and len(value) == 2  # noqa: PLR2004 - these two
+        and _is_text(value.get("type"))
+        and _is_text(value.get("id"))
+    ),
     'a target such as {"type": "invoice", "id": "42"}',
 )
 _POINTER = _FieldRule(

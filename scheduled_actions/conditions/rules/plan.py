@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
@@ -45,6 +45,7 @@ class WaitPlan:
     max_checks: int | None = None
     #: The actions to schedule when the wait ends unmet, in the form that the SQL function `schedule_actions` takes.
     on_timeout: tuple[Mapping[str, Any], ...] = ()
+    _needs: Needs | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def is_waiting(self) -> bool:
@@ -52,12 +53,15 @@ class WaitPlan:
         return self.waits or self.after is not None
 
     def needs(self) -> Needs:
-        """Return the rows that an evaluation of the plan reads, and its external checks."""
-        needs = Needs()
-        for part in (self.after, self.condition):
-            if part is not None:
-                part.add_needs(needs)
-        return needs
+        """Return the rows that an evaluation of the plan reads, and its external checks; they must not be changed."""
+        if self._needs is None:
+            needs = Needs()
+            for part in (self.after, self.condition):
+                if part is not None:
+                    part.add_needs(needs)
+            object.__setattr__(self, "_needs", needs)
+            return needs
+        return self._needs
 
 
 class NextStep(Enum):
@@ -165,7 +169,8 @@ def parse_plan(given: Any) -> WaitPlan:  # noqa: ANN401 - any JSON
     """
     if not isinstance(given, dict) or not is_wait(given):
         return WaitPlan(condition=parse_condition(given))
-    if unknown := given.keys() - _WAIT_FIELDS_SET:
+    if not given.keys() <= _WAIT_FIELDS_SET:
+        unknown = given.keys() - _WAIT_FIELDS_SET
         name = min(unknown, key=str)
         otherwise = (
             f"the fields are {', '.join(_WAIT_FIELDS)}" if "wait" in given else 'a condition belongs inside "wait"'
