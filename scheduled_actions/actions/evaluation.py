@@ -121,7 +121,8 @@ def unmet(unchecked: Sequence[waits.Unchecked], do: Do) -> list[waits.WaitSettle
         with suppress(InvalidArgument):
             candidates.append(_candidate(one))
     if candidates:
-        do(lambda connection: waits.register(connection, [one.waiter for one in candidates]))
+        waiters = [one.waiter for one in candidates]
+        do(lambda connection: waits.register(connection, waiters, are_claimed=False))
     return [
         waits.WaitSettlement(
             action_id=action.id,

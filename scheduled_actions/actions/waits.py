@@ -79,10 +79,16 @@ class WaitSettlement(NamedTuple):
     version: str = ""
 
 
-def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
+def register(connection: Connection, waiters: Sequence[Waiter], *, are_claimed: bool = True) -> None:
     """Store the waits of these actions, so that changes wake the actions.
 
     Call it outside any transaction and before the data is read; otherwise a change in between could be missed.
+
+    Args:
+        connection: In autocommit mode.
+        waiters: The actions.
+        are_claimed: Whether this tick alone checks the actions, so that it may clear their marks. Another tick that
+            looks at the same unclaimed action still needs a mark, because it may have read the data before the change.
     """
     waiting: list[UUID] = []
     topics: list[UUID] = []
@@ -97,7 +103,7 @@ def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
         connection,
         "register_waits",
         {
-            "action_ids": uuids(waiter.action_id for waiter in waiters),
+            "claimed": uuids(waiter.action_id for waiter in waiters) if are_claimed else "{}",
             "waiters": uuids(waiting),
             "topics": uuids(topics),
         },

@@ -124,6 +124,29 @@ def test_a_fact_reported_after_a_look_makes_the_action_due(project, database_url
     assert ran == [59]
 
 
+def test_a_fact_is_not_missed_if_another_tick_looks_at_the_same_action_after_it(
+    project, database_url, monkeypatch, ran
+):
+    for number in range(COUNT):
+        schedule(project, number)
+    unmet, looks = evaluation.unmet, []
+
+    def unmet_then_changed(unchecked, do):
+        settlements = unmet(unchecked, do)
+        if not looks:
+            with psycopg.connect(database_url, autocommit=True) as other:
+                project.facts.report(order(59), "state", "approved", connection=other)
+                waits.wake(other, most=10)
+                looks.append(unmet(unchecked, lambda step: step(other)))
+        return settlements
+
+    monkeypatch.setattr(evaluation, "unmet", unmet_then_changed)
+    project.processor.tick()
+
+    assert len(looks[0]) == COUNT - 11, "the other tick found the condition met"
+    assert ran == [59]
+
+
 def test_an_action_that_is_changed_after_a_look_keeps_the_change(project, connection, monkeypatch, ran):
     ids = [schedule(project, number) for number in range(COUNT)]
     changed = []

@@ -1,8 +1,8 @@
--- These actions wait for these topics and are not woken yet; any later change wakes them.
+-- These actions wait for these topics, and those that are claimed are not woken yet; any later change wakes them.
 with woken as materialized (
   select w.topic, w.action_id
   from scheduled_action_waits w
-  where w.action_id = any (%(action_ids)s::uuid[]) and w.is_woken
+  where w.action_id = any (%(claimed)s::uuid[]) and w.is_woken
   order by w.action_id, w.topic
   for update
 ),
