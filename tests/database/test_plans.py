@@ -479,3 +479,31 @@ def sequentially_read(connection):
     return connection.execute(
         "select seq_tup_read from pg_stat_xact_user_tables where relname = 'scheduled_actions'"
     ).fetchone()[0]
+
+
+def test_checks_of_instants_are_inlined(connection):
+    plan = connection.execute(
+        "explain (verbose) select from scheduled_action_schedules s"
+        " where s.anchor_at = scheduled_actions_clamp_instant(s.anchor_at)"
+    ).fetchall()
+
+    assert not any("scheduled_actions_clamp_instant" in line for (line,) in plan)
+
+
+@pytest.mark.parametrize(
+    ("given", "clamped"),
+    [
+        (None, None),
+        ("2026-11-30 10:00+00", "2026-11-30 10:00+00"),
+        ("-infinity", "0001-01-01 00:00+00"),
+        ("infinity", "9999-12-31 23:59:59.999999+00"),
+        ("10000-01-01 00:00+00", "9999-12-31 23:59:59.999999+00"),
+    ],
+)
+def test_an_instant_is_clamped_to_those_that_python_represents(connection, given, clamped):
+    found = connection.execute(
+        "select scheduled_actions_clamp_instant(%(given)s::timestamptz) is not distinct from %(clamped)s::timestamptz",
+        {"given": given, "clamped": clamped},
+    ).fetchone()
+
+    assert found == (True,)
