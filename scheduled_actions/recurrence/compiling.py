@@ -2,11 +2,10 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from copy import copy
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -80,15 +79,43 @@ def compile_recurrence(
         FunctionTimedOut: A project function did not return in time.
         BudgetExceeded: Finding the first occurrence, or the last of a rule with COUNT, takes too many steps.
     """
+    recurrence = compile_stored(
+        text,
+        timezone=timezone,
+        anchor=anchor,
+        since=since,
+        skips=skips,
+        until=until,
+        functions=functions,
+        budget=budget,
+    )
+    recurrence.check_occurs()
+    return recurrence
+
+
+def compile_stored(
+    text: str,
+    *,
+    timezone: str,
+    anchor: datetime,
+    since: datetime | None = None,
+    skips: Skips | None,
+    until: datetime | None,
+    functions: Functions,
+    budget: EvaluationBudget | None,
+) -> "Recurrence":
+    """Compile a rule that had an occurrence when it was stored; do not search for its first occurrence.
+
+    Arguments and errors are those of `compile_recurrence`; a rule without occurrences is accepted.
+    """
     source = _source(text, timezone, anchor, since=since, skips=skips, until=until, functions=functions)
     spending = budget or EvaluationBudget("the recurrence")
-    if source in _compiled:
-        recurrence, steps = _compiled[source]
+    if (compiled := _compiled.get(source)) is not None:
+        recurrence, steps = compiled
         spending.spend(steps)
     else:
         before = spending.steps_left
         recurrence = Recurrence(source, spending)
-        recurrence.check_occurs(spending)
         if len(_compiled) >= _CACHED_MOST:
             _compiled.clear()
         _compiled[source] = recurrence, before - spending.steps_left
@@ -140,7 +167,8 @@ class _Source(NamedTuple):
     anchor: datetime
     #: The first instant that may be an occurrence: the anchor, or an earlier instant.
     since: datetime
-    skips: Skips
+    #: None: nothing is skipped.
+    skips: Skips | None
     until: datetime | None
     functions: Functions
 
@@ -161,13 +189,14 @@ class Recurrence:
         #: The last instant that may be an occurrence, aware; None: no end apart from that of the rule.
         self.until = source.until
         self._earliest = source.since - datetime.resolution
-        #: Whether skips leave out or move occurrences.
-        self.has_skips = not source.skips.is_empty
+        skips = source.skips
         self._skipping = (
-            SkippingRule(self._rule, source.skips, source.functions, zone=self.zone, anchor=source.anchor)
-            if self.has_skips
-            else None
+            None
+            if skips is None or skips.is_empty
+            else SkippingRule(self._rule, skips, source.functions, zone=self.zone, anchor=source.anchor)
         )
+        #: Whether skips leave out or move occurrences.
+        self.has_skips = self._skipping is not None
         self._occurrences = self._skipping or self._rule
         #: Cached results, each with the steps that it took. A cached result spends as many steps as a new one, so
         #: that a budget allows the same calls whether or not results are cached.
@@ -182,7 +211,7 @@ class Recurrence:
         """The rule with its zone, skips and end in words: "Every day at 09:00 in Europe/Berlin, except weekends"."""
         rule = self._rule
         description = f"{rule.description.removesuffix(rule.ending)} in {rule.zone.key}{rule.ending}"
-        if self.has_skips:
+        if self.has_skips and self._source.skips is not None:
             description += f", {self._source.skips.description}"
         if self.until is not None:
             shown = self.until.astimezone(self.zone)
@@ -201,19 +230,21 @@ class Recurrence:
 
     def within(self, budget: EvaluationBudget) -> "Recurrence":
         """Return a copy of this recurrence that uses one evaluation budget for all calls."""
-        other = copy(self)
-        other._budget = budget  # noqa: SLF001 - its own
+        # A tenth of the time of `copy`; claims call this for each occurrence.
+        other = object.__new__(Recurrence)
+        other.__dict__ = {**self.__dict__, "_budget": budget}
         return other
 
-    def check_occurs(self, budget: EvaluationBudget) -> None:
+    def check_occurs(self) -> None:
         """Check that there is an occurrence between the start and `until`; errors as for `compile_recurrence`."""
-        first = self._occurrences.next_after(self._earliest, budget)
+        if self.next_after(self._earliest) is not None:
+            return
+        first = self._occurrences.next_after(self._earliest, self.budget)
         if first is None:
             problem = f"has no occurrence at or after its start at {self._source.since.isoformat()}"
-        elif self.until is not None and first.at > self.until:
-            problem = f"ends at {self.until.isoformat()}, before its first occurrence at {first.at.isoformat()}"
         else:
-            return
+            end = self.until.isoformat() if self.until else ""
+            problem = f"ends at {end}, before its first occurrence at {first.at.isoformat()}"
         raise RecurrenceInvalid(self.text, problem)
 
     def next_after(self, moment: datetime) -> Occurrence | None:
@@ -267,7 +298,8 @@ class Recurrence:
         Raises:
             ScheduledActionsError: As for `next_after`.
         """
-        if self._skipping is not None and self._source.skips.adjustment == "drop":
+        skips = self._source.skips
+        if self._skipping is not None and skips is not None and skips.adjustment == "drop":
             yield from self._skipping.left_out(max(start, self._earliest), end, self.budget)
 
     def _first_after(self, after: datetime, budget: EvaluationBudget) -> Occurrence | None:
@@ -281,7 +313,7 @@ class Recurrence:
         return None if found and self.until and found.at > self.until else found
 
 
-#: Compiled recurrences, each with the steps that compiling took.
+#: Compiled recurrences, each with the steps that parsing took.
 _compiled: dict[_Source, tuple[Recurrence, int]] = {}
 
 
@@ -308,7 +340,7 @@ def _source(
         anchor
         if since is None
         else min(max(_aware("since", since), datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC)), anchor).astimezone(UTC),
-        _NO_SKIPS if skips is None else Skips.parse(skips),
+        None if skips is None else Skips.parse(skips),
         None if until is None else _instant("until", until),
         functions,
     )
@@ -328,32 +360,43 @@ def _aware(name: str, moment: datetime) -> datetime:
 
 def _parse(source: _Source, zone: ZoneInfo, budget: EvaluationBudget) -> Rule:
     """Parse a rule of any kind; the budget covers parsing and finding the last occurrence of a rule with COUNT."""
-    text, anchor, since = source.text, source.anchor, source.since
+    text = source.text
     budget.spend(20 + len(text) // 10)  # for parsing a rule of any kind
     if len(text) > arguments.RECURRENCE_LIMIT:
         raise RecurrenceInvalid(text, f"has {len(text):,} characters; the maximum is {arguments.RECURRENCE_LIMIT:,}")
+    return _parser_of(text)(source, zone, budget)
+
+
+@lru_cache(maxsize=1024)
+def _parser_of(text: str) -> Callable[[_Source, ZoneInfo, EvaluationBudget], Rule]:
+    """Return the parser of a text's kind; its module is loaded with the first rule of that kind.
+
+    Raises:
+        RecurrenceInvalid: The text is not a rule of any kind.
+    """
     words = " ".join(text.lower().split())
-    # The module of a kind is loaded with the first rule of that kind.
     if words.startswith(PREFIX):
-        return parse_custom(text, zone=zone, since=since, functions=source.functions)
+        return lambda source, zone, _: parse_custom(text, zone=zone, since=source.since, functions=source.functions)
     is_business_day = re.search(r"\b(?:business|working) days?\b", words)
     is_rrule = _RRULE.match(words) or is_repeating_interval(words)
     if is_rrule or (is_weekday_rule(words) and not is_business_day):
         from scheduled_actions.recurrence.rrule.rule import parse_rrule  # noqa: PLC0415 - see above
 
-        return parse_rrule(text, zone=zone, anchor=anchor, budget=budget)
+        return lambda source, zone, budget: parse_rrule(text, zone=zone, anchor=source.anchor, budget=budget)
     if is_business_day:
         from scheduled_actions.recurrence.business import parse_business_day  # noqa: PLC0415 - see above
 
-        return parse_business_day(text, zone=zone, anchor=anchor, since=since, calendar=source.skips)
+        return lambda source, zone, _: parse_business_day(
+            text, zone=zone, anchor=source.anchor, since=source.since, calendar=source.skips or _NO_SKIPS
+        )
     if words.isdecimal():
         raise RecurrenceInvalid(text, arguments.NO_UNIT)
     if _is_cron(words):
         from scheduled_actions.recurrence.cron.rule import parse_cron  # noqa: PLC0415 - see above
 
-        return parse_cron(text, zone=zone, anchor=anchor)
+        return lambda source, zone, _: parse_cron(text, zone=zone, anchor=source.anchor)
     if words.split(" ")[0] in {"every", *ADVERBS, *AMBIGUOUS} or re.match("[-+]?p[-+t0-9]", words):
-        return parse_interval(text, zone=zone, anchor=anchor, since=since)
+        return lambda source, zone, _: parse_interval(text, zone=zone, anchor=source.anchor, since=source.since)
     suggestion = _suggest_interval(words)
     hint = f'; did you mean "{suggestion}"? Write' if suggestion else ": write"
     raise RecurrenceInvalid(text, f"is not a recurrence{hint} {_POSSIBLE}")

@@ -179,7 +179,7 @@ class Planner:
         # A rolling schedule runs first at its start; then intervals count from the end of the previous run.
         is_restarted = schedule.recurrence_type == "rolling" and update.is_past and schedule.kind == "interval"
         try:
-            rule = self.rules.rule_of(
+            rule = self.rules.stored_rule_of(
                 schedule,
                 anchor=now if is_restarted else None,
                 budget=budget or EvaluationBudget("the recurrence"),

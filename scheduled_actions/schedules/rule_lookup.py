@@ -48,7 +48,7 @@ class ScheduleRules:
         since: datetime | None = None,
         budget: EvaluationBudget | None = None,
     ) -> Recurrence:
-        """Compile a rule.
+        """Compile a rule, and check that it has at least one occurrence.
 
         Args:
             schedule: A schedule, or only its rule.
@@ -63,13 +63,34 @@ class ScheduleRules:
             FunctionTimedOut: A project function did not return in time.
             BudgetExceeded: Finding the first occurrence of the rule, or with COUNT its last, exceeds the budget.
         """
-        from scheduled_actions.recurrence.compiling import compile_recurrence  # noqa: PLC0415 - a cold tick does without
+        rule = self.stored_rule_of(schedule, anchor=anchor, since=since, budget=budget)
+        rule.check_occurs()
+        return rule
+
+    def stored_rule_of(
+        self,
+        schedule: ScheduleRule,
+        *,
+        anchor: datetime | None = None,
+        since: datetime | None = None,
+        budget: EvaluationBudget | None = None,
+    ) -> Recurrence:
+        """Compile a rule that was checked when it was stored; it may have no occurrence.
+
+        Arguments are those of `rule_of`.
+
+        Raises:
+            InvalidArgument: The stored time zone, start, end or skips are invalid.
+            RecurrenceInvalid: The rule is malformed, or calls a function that is not in this build.
+            BudgetExceeded: Finding the last occurrence of a rule with COUNT exceeds the budget.
+        """
+        from scheduled_actions.recurrence.compiling import compile_stored  # noqa: PLC0415 - a cold tick does without
 
         if anchor is None:
             # Schedules with the same rule share the compiled rule, whatever their starts.
             is_anchored = not isinstance(schedule, PlanningState) or schedule.kind != "cron"
             anchor = schedule.anchor_at if is_anchored else ANY_ANCHOR
-        return compile_recurrence(
+        return compile_stored(
             schedule.recurrence,
             timezone=schedule.timezone,
             anchor=anchor,

@@ -8,8 +8,8 @@ import pytest
 
 from scheduled_actions.core.errors import BudgetExceeded, NeverOccurs
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
-from scheduled_actions.recurrence.compiling import compile_recurrence, outline
-from scheduled_actions.recurrence.custom import Functions
+from scheduled_actions.recurrence.compiling import compile_recurrence, compile_stored, outline
+from scheduled_actions.recurrence.custom import NO_FUNCTIONS, Functions
 from scheduled_actions.recurrence.preview import preview
 from scheduled_actions.recurrence.skips.model import Skips
 
@@ -112,6 +112,31 @@ def test_a_rule_and_a_skip_of_the_project_are_called_at_most_a_few_thousand_time
         )
 
     assert 1_000 < len(calls) < 2_500
+
+
+@pytest.mark.parametrize("compiled_before", [False, True])
+def test_a_stored_rule_is_compiled_without_a_search_for_its_first_occurrence(compiled_before):
+    rule = f"{SPARSE};BYMONTH={1 if compiled_before else 2}"
+    if compiled_before:
+        compile_recurrence(rule, anchor=ANCHOR)
+    budget = EvaluationBudget("the recurrence", steps=100)
+
+    stored = compile_stored(
+        rule, timezone="UTC", anchor=ANCHOR, skips=None, until=None, functions=NO_FUNCTIONS, budget=budget
+    )
+
+    assert budget.steps_left > 0
+    with pytest.raises(BudgetExceeded):
+        stored.next_after(ANCHOR)
+
+
+def test_a_stored_rule_without_occurrences_has_ended():
+    stored = compile_stored(
+        "daily", timezone="UTC", anchor=ANCHOR, skips=None, until=ANCHOR - timedelta(days=1), functions=NO_FUNCTIONS,
+        budget=None,
+    )  # fmt: skip
+
+    assert stored.next_after(ANCHOR - timedelta(days=9)) is None
 
 
 def test_all_calls_of_a_recurrence_spend_one_budget():

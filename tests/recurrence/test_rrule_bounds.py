@@ -10,6 +10,8 @@ import pytest
 
 from scheduled_actions.core.errors import BudgetExceeded, NeverOccurs, RecurrenceInvalid
 from scheduled_actions.recurrence.rrule.rule import parse_rrule
+from scheduled_actions.recurrence.rrule.text import read_text
+from scheduled_actions.recurrence.rrule.wall import matching_days
 
 ANCHOR = datetime(2026, 11, 21, 14, 7, 10, tzinfo=UTC)
 FAR = "DTSTART:19000101T000000Z RRULE:"
@@ -39,6 +41,8 @@ class Calls:
 
 def answer_and_calls(text, zone="America/New_York", moment=ANCHOR):
     """Return the next instant of a rule, or its error, and the number of calls for parsing and searching."""
+    for cached in (read_text, matching_days):
+        cached.cache_clear()
     with Calls() as calls:
         try:
             occurrence = parse_rrule(text, zone=ZoneInfo(zone), anchor=ANCHOR).next_after(moment)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -43,8 +44,9 @@ class RecurrenceText:
     exceptions: tuple[Stamp, ...]
 
 
+@lru_cache(maxsize=1024)
 def read_text(text: str, zone: ZoneInfo) -> RecurrenceText:
-    """Parse and check a recurrence text.
+    """Parse and check a recurrence text; results are cached, because many schedules share a text.
 
     Args:
         text: `FREQ=…` or `RRULE:FREQ=…`, or several lines, separated by line breaks or spaces. Lines may be folded.

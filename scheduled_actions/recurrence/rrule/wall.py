@@ -14,6 +14,7 @@ from calendar import isleap, monthrange
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from itertools import product
 from zoneinfo import ZoneInfo
 
@@ -147,9 +148,6 @@ def _times_of_day(parts: Parts, start: datetime) -> list[int]:
 class Days:
     """The days that match the parts of a rule.
 
-    A set of days of a month is stored as the bits of an integer: bit 9 means the 9th. The sets depend on few properties
-    of the year, so each variant is computed only once.
-
     Args:
         parts: The parts, completed from the start.
         start: The first day; the interval is counted from it.
@@ -158,23 +156,17 @@ class Days:
     def __init__(self, parts: Parts, start: date) -> None:
         self._parts = parts
         self._start = start
-        self._is_nth_in_month = parts.frequency == "MONTHLY" or bool(parts.by_month)
-        self._every_weekday = frozenset(day.weekday for day in parts.by_day if not day.nth)
-        self._nth_days = frozenset(day for day in parts.by_day if day.nth)
-        self._month_days = frozenset(parts.by_month_day)
-        self._year_days = frozenset(parts.by_year_day)
-        self._weeks_of_year = frozenset(parts.by_week_number)
-        self._masks: dict[tuple[int, int, bool, bool, bool], int] = {}
+        self._matching = matching_days(parts)
 
     def includes(self, day: date) -> bool:
         """Whether a day matches the rule, regardless of the interval."""
-        return bool(self._in_month(day.year, day.month) >> day.day & 1)
+        return bool(self._matching.in_month(day.year, day.month) >> day.day & 1)
 
     def first_from(self, day: date, last: date) -> date | None:
         """Return the first day from `day` to `last` that matches, regardless of the interval; None if there is none."""
         year, month, low = day.year, day.month, day.day
         while (year, month) <= (last.year, last.month):
-            mask = self._in_month(year, month) >> low
+            mask = self._matching.in_month(year, month) >> low
             if mask:
                 return date(year, month, low + (mask & -mask).bit_length() - 1)
             (year, month), low = following_month(year, month), 1
@@ -211,7 +203,7 @@ class Days:
     def _weeks(self, since: date, until: date) -> Iterator[list[int]]:
         week_start, months = self._parts.week_start, self._parts.by_month
         first, low, high = ((day.toordinal() - 1 - week_start) // 7 for day in (self._start, since, until))
-        ahead = sorted((weekday - week_start) % 7 for weekday in self._every_weekday)
+        ahead = sorted((weekday - week_start) % 7 for weekday in self._matching.every_weekday)
         for week in self._counted(first, low, high):
             days = [week * 7 + 1 + week_start + after for after in ahead]
             yield [day for day in days if date.fromordinal(day).month in months] if months else days
@@ -230,10 +222,31 @@ class Days:
         return range(max(first, low + (first - low) % interval), high + 1, interval)
 
     def _ordinals(self, year: int, month: int) -> list[int]:
-        mask, before = self._in_month(year, month), date(year, month, 1).toordinal() - 1
+        mask, before = self._matching.in_month(year, month), date(year, month, 1).toordinal() - 1
         return [before + day for day in range(1, mask.bit_length()) if mask >> day & 1]
 
-    def _in_month(self, year: int, month: int) -> int:
+
+class _MatchingDays:
+    """The days of months that match the parts of a rule, whatever its start and interval.
+
+    A set of days of a month is stored as the bits of an integer: bit 9 means the 9th. The sets depend on few properties
+    of the year, so each variant is computed only once.
+
+    Args:
+        parts: The parts, completed from the start.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._is_nth_in_month = parts.frequency == "MONTHLY" or bool(parts.by_month)
+        self.every_weekday = frozenset(day.weekday for day in parts.by_day if not day.nth)
+        self._nth_days = frozenset(day for day in parts.by_day if day.nth)
+        self._month_days = frozenset(parts.by_month_day)
+        self._year_days = frozenset(parts.by_year_day)
+        self._weeks_of_year = frozenset(parts.by_week_number)
+        self._masks: dict[tuple[int, int, bool, bool, bool], int] = {}
+
+    def in_month(self, year: int, month: int) -> int:
         """Return the matching days of a month as bits."""
         if self._parts.by_month and month not in self._parts.by_month:
             return 0
@@ -257,11 +270,17 @@ class Days:
             or (self._weeks_of_year and not _is_wanted(*_week_number(day, self._parts.week_start), self._weeks_of_year))
         ):
             return False
-        if not self._parts.by_day or day.weekday() in self._every_weekday:
+        if not self._parts.by_day or day.weekday() in self.every_weekday:
             return True
         position, length = (day.day, month_length) if self._is_nth_in_month else (year_day, year_length)
         from_start, from_end = (position - 1) // 7 + 1, -((length - position) // 7) - 1
         return not self._nth_days.isdisjoint({(from_start, day.weekday()), (from_end, day.weekday())})
+
+
+@lru_cache(maxsize=1024)
+def matching_days(parts: Parts) -> _MatchingDays:
+    """Return the matching days of parts, which rules with equal parts share."""
+    return _MatchingDays(parts)
 
 
 def pick(positions: tuple[int, ...], count: int) -> list[int]:
