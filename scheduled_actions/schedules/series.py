@@ -1,5 +1,6 @@
 """Plan the next occurrence of a schedule when the previous one is claimed, settled or cancelled."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -225,16 +226,16 @@ class ScheduleHook:
         schedule_ids: Mapping[UUID, UUID],
         statuses: Mapping[UUID, Status],
     ) -> None:
-        updates: list[store.ScheduleUpdate] = []
+        ended: defaultdict[UUID, dict[UUID, Status]] = defaultdict(dict)
+        for action_id, status in statuses.items():
+            if status in _CONCLUDED and action_id in schedule_ids:
+                ended[schedule_ids[action_id]][action_id] = status
         budget = transaction_budget()
-        for schedule, now in watching:
-            ended = {
-                action_id: status
-                for action_id, status in statuses.items()
-                if schedule_ids.get(action_id) == schedule.id and status in _CONCLUDED
-            }
-            if ended:
-                updates.append(self._update_at_end(connection, schedule, now, ended, budget))
+        updates = [
+            self._update_at_end(connection, schedule, now, ended[schedule.id], budget)
+            for schedule, now in watching
+            if schedule.id in ended
+        ]
         self.planner.advance(connection, updates)
 
     def _update_at_end(
