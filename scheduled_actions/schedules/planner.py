@@ -218,27 +218,25 @@ class Planner:
             self._selected.pop(schedule.id, None)
         return found
 
-    def advance(self, connection: Connection, updates: Sequence[store.ScheduleUpdate]) -> None:
-        """Write updates; if the occurrence of an update already exists, plan the one after it.
+    def advance(
+        self, connection: Connection, updates: Sequence[store.ScheduleUpdate], *, first_id: UUID | None = None
+    ) -> None:
+        """Write updates, of different schedules; if the occurrence of an update already exists, plan the one after it.
 
-        After 100 occurrences that exist, planning is left to the sweep.
+        After 100 occurrences that exist, planning is left to the sweep. `first_id` is that of `store.advance`.
         """
-        pending = {update.schedule_id: update for update in updates}
+        collided = store.advance(connection, updates, first_id=first_id) if updates else {}
         budget = transaction_budget()
-        for _ in range(COLLISIONS_MOST):
-            if not pending:
+        for _ in range(COLLISIONS_MOST - 1):
+            if not collided:
                 return
-            collided = store.advance(connection, list(pending.values()))
-            pending = {
-                schedule.id: self.complete_or_leave(
-                    store.ScheduleUpdate(schedule.id),
-                    schedule,
-                    now,
-                    budget,
-                    collided_at=pending[schedule.id].occurrence_at,
+            again = [
+                self.complete_or_leave(
+                    store.ScheduleUpdate(schedule.id), schedule, now, budget, collided_at=collided[schedule.id]
                 )
-                for schedule, now in (store.lock(connection, collided) if collided else ())
-            }
+                for schedule, now in store.lock(connection, collided)
+            ]
+            collided = store.advance(connection, again) if again else {}
 
 
 def pause_refused(connection: Connection, schedule_id: UUID, error: BaseException) -> None:

@@ -59,37 +59,38 @@ class ScheduleHook:
             connection: In the claiming transaction.
             claimed: The claimed actions; those that are not planned occurrences, such as manual runs, are kept.
         """
-        by_id = {one.id: one for one in claimed if one.schedule_id is not None}
         updates: list[store.ScheduleUpdate] = []
-        reasons: dict[UUID, str] = {}
-        unawaited: set[UUID] = set()
-        planned, waiting = store.take(connection, by_id.values())
+        skipped: list[tuple[Claimed, str]] = []
+        unawaited: list[UUID] = []
+        occurrences, waiting, first_id = store.take(connection, [one for one in claimed if one.schedule_id is not None])
         budget = transaction_budget()
-        for occurrence in planned:
-            claimed_one = by_id[occurrence.action_id]
-            decision = _decide(occurrence, claimed_one)
+        for occurrence in occurrences:
+            one = occurrence.claimed
+            decision = _decide(occurrence)
             if decision.verdict == "wait":
-                waiting.add(occurrence.action_id)
+                waiting.add(one.id)
                 continue
             if decision.verdict == "skip":
-                reasons[occurrence.action_id] = decision.reason or ""
+                skipped.append((one, decision.reason or ""))
             # An expired occurrence ends without an attempt. A rolling schedule counts it when it ends.
-            is_expired = claimed_one.expired_while is not None and occurrence.state.recurrence_type != "rolling"
+            is_expired = one.expired_while is not None and occurrence.state.recurrence_type != "rolling"
             is_skipped = decision.verdict == "skip" or is_expired
             update = self._update_at_claim(occurrence, budget, is_skipped=is_skipped)
             if update is not None:
                 updates.append(update)
                 if _ends_alone(occurrence, update):
-                    unawaited.add(occurrence.action_id)
+                    unawaited.append(one.id)
         if waiting:
             store.unclaim(connection, waiting)
-        if reasons:
-            store.skip_claimed(connection, reasons)
-        self.planner.advance(connection, updates)
-        skipped = [(by_id[action_id], reason) for action_id, reason in reasons.items()]
-        gone = waiting | reasons.keys()
-        _give_back_rates(connection, [by_id[action_id] for action_id in gone])
-        return ClaimResult([one for one in claimed if one.id not in gone], skipped, frozenset(unawaited))
+        if skipped:
+            store.skip_claimed(connection, {one.id: reason for one, reason in skipped})
+        self.planner.advance(connection, updates, first_id=first_id)
+        kept = claimed
+        if waiting or skipped:
+            gone = waiting.union([one.id for one, _ in skipped])
+            kept = [one for one in claimed if one.id not in gone]
+            _give_back_rates(connection, [one for one in claimed if one.id in gone])
+        return ClaimResult(kept, skipped, frozenset(unawaited))
 
     def _update_at_claim(
         self, occurrence: store.ClaimedOccurrence, budget: EvaluationBudget, *, is_skipped: bool
@@ -340,7 +341,8 @@ def _schedule_ids(endings: Sequence[EndingAction]) -> dict[UUID, UUID]:
     return {one.action_id: one.schedule_id for one in endings if one.schedule_id is not None}
 
 
-def _decide(occurrence: store.ClaimedOccurrence, claimed: Claimed) -> series.OccurrenceDecision:
+def _decide(occurrence: store.ClaimedOccurrence) -> series.OccurrenceDecision:
+    claimed = occurrence.claimed
     if claimed.expired_while is not None:
         # It ends without an attempt, so it waits for nothing.
         return series.RUN

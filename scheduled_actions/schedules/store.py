@@ -23,7 +23,14 @@ from scheduled_actions.core.stored_values import (
 from scheduled_actions.database import shared_settings
 from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements, uuids
-from scheduled_actions.schedules.model import PLANNING_FIELDS, PlanningState, PreviousOccurrence, Schedule, instant
+from scheduled_actions.schedules.model import (
+    PLANNING_FIELDS,
+    PlanningState,
+    PreviousOccurrence,
+    Schedule,
+    instant,
+    planning_state,
+)
 
 sql = Statements(__file__)
 
@@ -31,8 +38,10 @@ sql = Statements(__file__)
 SYNCED = "declared_schedules"
 #: The columns of the reading statements, in order.
 _FIELDS = tuple(field.name for field in fields(Schedule) if field.name != "problem")
-#: The planning fields that a claim reads as epoch seconds.
-_EPOCHS = ("anchor_at", "until", "next_occurrence_at")
+#: The positions of the planning fields, after the id, that a claim reads as epoch seconds.
+_EPOCHS = tuple(PLANNING_FIELDS.index(name) - 1 for name in ("anchor_at", "until", "next_occurrence_at"))
+#: The fields `waiting_since` and `previous` of an occurrence that runs whatever the earlier ones do.
+_NOT_NEEDED = (None, None)
 #: Columns in which direct SQL can store invalid values, with the rule for each.
 _COLUMNS: dict[str, ValueRule] = {
     "jitter_seconds": seconds_rule(0.0),
@@ -60,7 +69,7 @@ class ScheduleSnapshot(NamedTuple):
 class ClaimedOccurrence(NamedTuple):
     """A claimed action that is the planned occurrence of a schedule."""
 
-    action_id: UUID
+    claimed: Claimed
     state: PlanningState
     now: datetime
     #: When the earliest other running occurrence was claimed; None if no other is running.
@@ -237,42 +246,67 @@ def lock_those_that_watch(
     return _snapshots(connection, "lock_schedules_that_watch", {"ids": list(ids), "action_ids": list(action_ids)})
 
 
-def take(connection: Connection, claimed: Collection[Claimed]) -> tuple[list[ClaimedOccurrence], set[UUID]]:
+class TakenOccurrences(NamedTuple):
+    """The planned occurrences among claimed actions."""
+
+    #: Those whose schedules are now locked.
+    taken: list[ClaimedOccurrence]
+    #: The ids of those whose schedule another transaction has locked.
+    waiting: set[UUID]
+    #: A new id, from which the ids of the next occurrences count up; None if none are taken.
+    first_id: UUID | None = None
+
+
+def take(connection: Connection, claimed: Sequence[Claimed]) -> TakenOccurrences:
     """Lock the schedules of the planned occurrences among these actions.
 
     Args:
         connection: In the claiming transaction.
         claimed: Actions with a schedule, claimed by one statement.
-
-    Returns:
-        The planned occurrences, and the ids of those whose schedule another transaction has locked.
     """
     if not claimed:
-        return [], set()
+        return TakenOccurrences([], set())
     ids = {
         "action_ids": uuids(one.id for one in claimed),
         "schedule_ids": uuids(one.schedule_id for one in claimed if one.schedule_id is not None),
     }
     types = list({one.action_type for one in claimed})
-    taken = []
-    for now, action_id, running, waiting, has_unhandled, previous_id, status, at, since, *values in sql.run_leniently(
-        connection, "take_occurrences", {**ids, "action_types": types}
-    ):
-        state = dict(zip(PLANNING_FIELDS, values, strict=True))
-        state |= {name: instant(state[name]) for name in _EPOCHS if state[name] is not None}
+    taken: list[ClaimedOccurrence] = []
+    rows = sql.run_leniently(connection, "take_occurrences", {**ids, "action_types": types}).fetchall()
+    # The same in all rows.
+    first_id, now = (UUID(rows[0][0]), instant(rows[0][1])) if rows else (None, datetime.max.replace(tzinfo=UTC))
+    earlier = _earlier(connection, [claimed[row[2] - 1].schedule_id for row in rows if row[5]])
+    for _, _, position, running, has_unhandled, _, *values in rows:
+        one = claimed[position - 1]
+        for place in _EPOCHS:
+            if values[place] is not None:
+                values[place] = instant(values[place])
         running_since = None if running is None else instant(running)
-        waiting_since = None if waiting is None else instant(waiting)
-        previous = None if previous_id is None else PreviousOccurrence(previous_id, status, instant(at), instant(since))
-        taken.append(
-            ClaimedOccurrence(
-                action_id, PlanningState(**state), instant(now), running_since, waiting_since, has_unhandled, previous
-            )
-        )
+        waiting_since, previous = earlier.get(one.schedule_id, _NOT_NEEDED) if earlier else _NOT_NEEDED
+        state = planning_state(one.schedule_id, *values)
+        taken.append(ClaimedOccurrence(one, state, now, running_since, waiting_since, has_unhandled, previous))
     if len(taken) == len(claimed):
-        return taken, set()
+        return TakenOccurrences(taken, set(), first_id)
     # The other actions are retries and manual runs, which are not planned occurrences, or their schedule is locked.
     others = {row[0] for row in sql.run(connection, "planned_among", ids)}
-    return taken, others.difference([one.action_id for one in taken])
+    return TakenOccurrences(taken, others.difference([one.claimed.id for one in taken]), first_id)
+
+
+def _earlier(
+    connection: Connection, schedule_ids: Collection[UUID | None]
+) -> dict[UUID | None, tuple[datetime | None, PreviousOccurrence | None]]:
+    """Return the fields `waiting_since` and `previous` of `ClaimedOccurrence` for these schedules."""
+    if not schedule_ids:
+        return {}
+    return {
+        schedule_id: (
+            None if waiting is None else instant(waiting),
+            None if previous_id is None else PreviousOccurrence(previous_id, status, instant(at), instant(since)),
+        )
+        for schedule_id, waiting, previous_id, status, at, since in sql.run(
+            connection, "earlier_occurrences", {"ids": list(schedule_ids)}
+        )
+    }
 
 
 def broken(
@@ -289,13 +323,32 @@ def broken(
     return _snapshots(connection, "broken_schedules", {"limit": limit, "schedule_id": schedule_id, "after": after})
 
 
-def advance(connection: Connection, updates: Sequence[ScheduleUpdate]) -> set[UUID]:
-    """Write updates; return the ids of schedules whose occurrence already existed, which now have none planned."""
-    parameters = {
+def advance(
+    connection: Connection, updates: Sequence[ScheduleUpdate], *, first_id: UUID | None = None
+) -> dict[UUID, datetime]:
+    """Write updates, at least one.
+
+    Args:
+        connection: In the transaction that locked the schedules.
+        updates: Of different schedules.
+        first_id: A new id, from which the ids of the occurrences count up: an eighth of the time that the database
+            takes for as many random ids. None: each is random.
+
+    Returns:
+        The instants of occurrences that already existed, by schedule; these schedules now have none planned.
+    """
+    parameters: dict[str, object] = {
         name: _column(name, values)
         for name, values in zip(ScheduleUpdate._fields, zip(*updates, strict=True), strict=True)
     }
-    return {row[0] for row in sql.run(connection, "advance_schedules", parameters) if row[1]}
+    parameters["action_ids"] = None if first_id is None else ids_from(first_id, len(updates))
+    return dict(sql.run(connection, "advance_schedules", parameters).fetchall())
+
+
+def ids_from(first: UUID, count: int) -> str:
+    """Format an id and the `count - 1` following ones as an array literal; only their last 32 bits differ."""
+    prefix, number = first.hex[:24], first.int
+    return f"{{{','.join([f'{prefix}{(number + n) & 0xFFFF_FFFF:08x}' for n in range(count)])}}}"
 
 
 def _column(name: str, values: tuple[Any, ...]) -> str | list[str | None] | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from datetime import timedelta
+from uuid import UUID
 
 import psycopg
 import pytest
 
 from scheduled_actions import action
-from scheduled_actions.schedules import operations
+from scheduled_actions.schedules import operations, store
+from scheduled_actions.schedules.model import PLANNING_FIELDS, PlanningState, planning_state
 from scheduled_actions.ticks.attempts import attempt_runner
 from tests.factories import NOW, PATIENCE, a_claimed, insert_many, projects, row, set_clock, wait_until
 from tests.statements import statement
@@ -76,6 +78,36 @@ def test_the_statements_for_occurrences_do_not_grow_with_their_number(a_project,
 
     # One statement takes all occurrences and one plans the next ones; then they are completed like any action.
     assert counts == [[1, 0, 1, 0]] * 2
+
+
+def test_the_ids_of_occurrences_planned_together_count_up_from_one_new_id(a_project, connection):
+    project = a_project(quick)
+    for _ in range(3):
+        project.schedules.schedule_recurring("test:quick", {}, "hourly", scheduled_at=NOW + MINUTE)
+    set_clock(connection, NOW + MINUTE)
+
+    project.processor.tick()
+
+    rows = connection.execute("select next_action_id from scheduled_action_schedules").fetchall()
+    ids = sorted(row[0].int for row in rows)
+    assert [one - ids[0] for one in ids] == [0, 1, 2]
+    assert {UUID(int=one).version for one in ids} == {7}
+
+
+def test_only_the_last_32_bits_of_the_ids_that_follow_an_id_differ():
+    first = UUID("0197a000-0000-7000-bfff-ffffffffffff")
+
+    assert store.ids_from(first, 2) == "{0197a00000007000bfffffffffffffff,0197a00000007000bfffffff00000000}"
+
+
+def test_a_planning_state_of_a_row_equals_a_constructed_one():
+    values = [f"value of {name}" for name in PLANNING_FIELDS]
+
+    state = planning_state(*values)
+
+    assert state == PlanningState(**dict(zip(PLANNING_FIELDS, values, strict=True)))
+    with pytest.raises(ValueError, match="shorter"):
+        planning_state(*values[1:])
 
 
 def test_a_completed_occurrence_has_the_same_columns_as_any_action(a_project, connection):

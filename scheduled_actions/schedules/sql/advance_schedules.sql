@@ -1,16 +1,16 @@
 -- Each schedule is advanced: its counters are updated, and its next occurrence is planned and referenced.
--- Returns a row per schedule. `collided` is true if the occurrence already existed: then the schedule has no planned
--- occurrence, and another step must follow in the same transaction.
--- Counters stop at the limit of their type. A null array changes nothing.
+-- Returns the schedules whose occurrence already existed, and its instant: these schedules have no planned occurrence, and
+-- another step must follow in the same transaction.
+-- Counters stop at the limit of their type. A null array changes nothing; without `action_ids`, the ids are random.
 with step as materialized (
-  select t.*, case when t.occurrence_at is not null then scheduled_actions_uuid7() end as action_id
+  select t.*, case when t.occurrence_at is not null then coalesce(t.given_id, scheduled_actions_uuid7()) end as action_id
   from unnest(
     %(schedule_id)s::uuid[], %(occurrence_at)s::timestamptz[], %(scheduled_at)s::timestamptz[], %(is_past)s::boolean[],
     %(executed)s::integer[], %(skipped)s::integer[], %(missed)s::integer[], %(failures)s::integer[], %(status)s::text[],
-    %(reason)s::text[], %(status_by)s::text[], %(keeps_pointer)s::boolean[]
+    %(reason)s::text[], %(status_by)s::text[], %(keeps_pointer)s::boolean[], %(action_ids)s::uuid[]
   ) as t (
     schedule_id, occurrence_at, scheduled_at, is_past, executed, skipped, missed, failures, status, reason, status_by,
-    keeps_pointer
+    keeps_pointer, given_id
   )
 ),
 moved as (
@@ -34,7 +34,11 @@ moved as (
   from step t
   -- By key even if there are few schedules, because reading all of them takes longer.
   where s.id = t.schedule_id and s.id = any (array(select t.schedule_id from step t))
-  returning s.*, t.action_id, t.occurrence_at, coalesce(t.scheduled_at, t.occurrence_at) as scheduled_at
+  returning
+    s.id, s.action_type, s.payload, s.team_id, s.priority, s.last_occurrence_at, s.max_attempts, s.retry, s.overlap,
+    s.lock_group, s.lock_group_blocks, s.target_type, s.target_id, s.user_id, s.metadata, s.created_by, s.condition,
+    s.on_success, s.on_failure, s.limit_keys, s.expires_seconds, s.on_expiry,
+    t.action_id, t.occurrence_at, coalesce(t.scheduled_at, t.occurrence_at) as scheduled_at
 ),
 planned as (
   insert into scheduled_actions (
@@ -55,6 +59,6 @@ planned as (
   on conflict (schedule_id, occurrence_at) where schedule_id is not null do nothing
   returning id
 )
-select s.id, s.occurrence_at is not null and p.id is null as collided
+select s.id, s.occurrence_at
 from moved s
-left join planned p on p.id = s.action_id
+where s.occurrence_at is not null and not exists (select from planned p where p.id = s.action_id)
