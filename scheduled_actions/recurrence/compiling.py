@@ -108,17 +108,21 @@ def compile_stored(
 
     Arguments and errors are those of `compile_recurrence`; a rule without occurrences is accepted.
     """
-    source = _source(text, timezone, anchor, since=since, skips=skips, until=until, functions=functions)
+    _check_strings(text, timezone)
+    skips = None if skips is None else Skips.parse(skips)
+    # The other arguments as given: they are only checked and converted if they are not in the cache.
+    key = (text, timezone, anchor, since, skips, until, functions)
     spending = budget or EvaluationBudget("the recurrence")
-    if (compiled := _compiled.get(source)) is not None:
+    if (compiled := _compiled.get(key)) is not None:
         recurrence, steps = compiled
         spending.spend(steps)
     else:
         before = spending.steps_left
+        source = _source(text, timezone, anchor, since=since, skips=skips, until=until, functions=functions)
         recurrence = Recurrence(source, spending)
         if len(_compiled) >= _CACHED_MOST:
             _compiled.clear()
-        _compiled[source] = recurrence, before - spending.steps_left
+        _compiled[key] = recurrence, before - spending.steps_left
     return recurrence if budget is None else recurrence.within(budget)
 
 
@@ -136,6 +140,7 @@ def outline(
 
     Arguments and errors are those of `compile_recurrence`; a rule without occurrences is accepted.
     """
+    _check_strings(text, timezone)
     return Recurrence(
         _source(text, timezone, anchor, since=None, skips=skips, until=until, functions=functions), budget
     )
@@ -160,7 +165,7 @@ def add_jitter(at: datetime, *, key: str, seconds: float) -> datetime:
 
 
 class _Source(NamedTuple):
-    """The arguments from which a recurrence is compiled; the key of the cache."""
+    """The arguments from which a recurrence is compiled, checked and converted."""
 
     text: str
     timezone: str
@@ -313,8 +318,16 @@ class Recurrence:
         return None if found and self.until and found.at > self.until else found
 
 
-#: Compiled recurrences, each with the steps that parsing took.
-_compiled: dict[_Source, tuple[Recurrence, int]] = {}
+#: Compiled recurrences by the arguments of `compile_stored`, each with the steps that parsing took.
+_compiled: dict[tuple[object, ...], tuple[Recurrence, int]] = {}
+
+
+def _check_strings(text: object, timezone: object) -> None:
+    if not isinstance(text, str):
+        arguments.check_recurrence("recurrence", text)
+        raise InvalidArgument("recurrence", text, "a string")
+    if not isinstance(timezone, str):
+        raise InvalidArgument("timezone", timezone, 'an IANA time zone, such as "Europe/Berlin"')
 
 
 def _source(
@@ -327,11 +340,6 @@ def _source(
     until: datetime | None,
     functions: Functions,
 ) -> _Source:
-    if not isinstance(text, str):
-        arguments.check_recurrence("recurrence", text)
-        raise InvalidArgument("recurrence", text, "a string")
-    if not isinstance(timezone, str):
-        raise InvalidArgument("timezone", timezone, 'an IANA time zone, such as "Europe/Berlin"')
     anchor = _instant("anchor", anchor)
     return _Source(
         text.strip(),

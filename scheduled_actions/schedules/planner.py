@@ -133,17 +133,15 @@ class Planner:
         """
         functions = project_functions(schedule)
         if not functions:
+            steps = min(_TRANSACTION_STEPS // 10, budget.steps_left)
+            part = EvaluationBudget("the recurrence", steps=steps)
             try:
-                return self.complete(
-                    update,
-                    schedule,
-                    now,
-                    after=after,
-                    collided_at=collided_at,
-                    budget=EvaluationBudget("the recurrence", steps=_TRANSACTION_STEPS // 10, within=budget),
-                )
+                return self.complete(update, schedule, now, after=after, collided_at=collided_at, budget=part)
             except BudgetExceeded:
                 log.info("schedule.left id=%s action_type=%s", schedule.id, schedule.action_type)
+            finally:
+                # Subtracted once, instead of with each step.
+                budget.spend(steps - max(part.steps_left, 0))
         self.unplanned.leave(schedule, functions)
         return update
 
@@ -204,18 +202,16 @@ class Planner:
             return update._replace(status="paused", reason=reason)
         if found.at is None:
             return update._replace(missed=found.missed, status="ended", reason="the rule has no further occurrence")
-        return update._replace(missed=found.missed, occurrence_at=found.at, scheduled_at=due_at)
+        return update.with_occurrence(found.at, due_at=due_at, missed=found.missed)
 
     def _following(
         self, rule: series.OccurrenceSource, schedule: PlanningState, after: datetime, now: datetime
     ) -> series.NextOccurrence:
-        selected_at, selected_until = self._selected.get(schedule.id, (None, None))
+        selected_at, selected_until = self._selected.pop(schedule.id, (None, None)) if self._selected else (None, None)
         still_selected = selected_until if selected_at == after else None
         found = series.following(schedule, rule, after=after, now=now, selected_until=still_selected)
         if found.at is not None and found.selected_until is not None:
             self._selected[schedule.id] = (found.at, found.selected_until)
-        else:
-            self._selected.pop(schedule.id, None)
         return found
 
     def advance(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -84,13 +85,11 @@ class ScheduleRules:
             RecurrenceInvalid: The rule is malformed, or calls a function that is not in this build.
             BudgetExceeded: Finding the last occurrence of a rule with COUNT exceeds the budget.
         """
-        from scheduled_actions.recurrence.compiling import compile_stored  # noqa: PLC0415 - a cold tick does without
-
         if anchor is None:
             # Schedules with the same rule share the compiled rule, whatever their starts.
             is_anchored = not isinstance(schedule, PlanningState) or schedule.kind != "cron"
             anchor = schedule.anchor_at if is_anchored else ANY_ANCHOR
-        return compile_stored(
+        return _compiler()(
             schedule.recurrence,
             timezone=schedule.timezone,
             anchor=anchor,
@@ -192,6 +191,13 @@ class ScheduleRules:
                 return
             at = found.at
             yield at
+
+
+@cache
+def _compiler() -> Callable[..., Recurrence]:
+    from scheduled_actions.recurrence.compiling import compile_stored  # noqa: PLC0415 - a cold tick does without
+
+    return compile_stored
 
 
 def _skips(skip: Mapping[str, Any] | None, budget: EvaluationBudget | None) -> Skips | None:

@@ -210,20 +210,21 @@ class Days:
 
     def _days(self, since: date, until: date) -> Iterator[list[int]]:
         first, interval = self._start.toordinal(), self._parts.interval
-        year, month = since.year, since.month
+        year, month, low = since.year, since.month, since.day
         while (year, month) <= (until.year, until.month):
-            days = self._ordinals(year, month)
+            days = self._ordinals(year, month, low)
             yield days if interval == 1 else [day for day in days if not (day - first) % interval]
-            year, month = following_month(year, month)
+            (year, month), low = following_month(year, month), 1
 
     def _counted(self, first: int, low: int, high: int) -> range:
         """Return the periods from `low` to `high` that the interval selects, counted from `first`."""
         interval = self._parts.interval
         return range(max(first, low + (first - low) % interval), high + 1, interval)
 
-    def _ordinals(self, year: int, month: int) -> list[int]:
+    def _ordinals(self, year: int, month: int, low: int = 1) -> list[int]:
+        """Return the matching days of a month from the day `low` on."""
         mask, before = self._matching.in_month(year, month), date(year, month, 1).toordinal() - 1
-        return [before + day for day in range(1, mask.bit_length()) if mask >> day & 1]
+        return [before + day for day in range(low, mask.bit_length()) if mask >> day & 1]
 
 
 class _MatchingDays:
