@@ -8,6 +8,8 @@ import pytest
 
 from scheduled_actions import action
 from scheduled_actions.core.errors import BudgetExceeded
+from scheduled_actions.schedules.planner import transaction_budget
+from scheduled_actions.schedules.store import ScheduleUpdate
 from tests.factories import NOW, insert_many, projects, set_clock, statuses, wait_until
 
 #: A search evaluates about ten thousand candidates: too many for a transaction, few enough for deferred planning.
@@ -87,3 +89,16 @@ def test_ordinary_rules_of_a_whole_batch_are_planned_in_the_claim(project, conne
 
     assert all(state_of(connection, one) == ("active", None, True) for one in made)
     assert "schedule.left" not in caplog.text
+
+
+def test_rules_that_together_take_many_steps_are_planned_after_the_claim_has_committed(project, connection):
+    # About 1,800 steps each: a transaction plans eleven of them.
+    made = schedule_with_due_occurrence(project, connection, SPARSE.replace("10007", "1399"))
+    schedule, planner, budget = project.schedules.get(made.id), project.schedules.hook.planner, transaction_budget()
+
+    updates = [
+        planner.complete_or_leave(ScheduleUpdate(schedule.id), schedule, NOW, budget, after=NOW) for _ in range(16)
+    ]
+
+    assert [update.occurrence_at is not None for update in updates] == [True] * 11 + [False] * 5
+    assert len(planner.unplanned.take()) == 5
