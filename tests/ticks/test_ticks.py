@@ -8,7 +8,7 @@ import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -19,6 +19,7 @@ from scheduled_actions.actions.model import NewAction
 from scheduled_actions.core.errors import InvalidArgument, RequestError
 from scheduled_actions.registry import Registry
 from scheduled_actions.registry.generated import RegistryContent
+from scheduled_actions.ticks import store as tick_store
 from tests.factories import PATIENCE, insert, move_clock, projects, row, statuses
 
 SECOND = timedelta(seconds=1)
@@ -857,6 +858,25 @@ def test_an_idle_tick_writes_a_row_of_the_same_form(a_project, connection):
     ).fetchall()
     assert counts(report) == {}
     assert found == [("cron", "finished", [], 0, True, {"max_run_seconds": 20, "max_duration_seconds": 55})]
+
+
+def test_only_the_commit_of_an_idle_tick_does_not_wait_for_the_disk(a_project, connection):
+    project = a_project(a_handler())
+    project.processor.tick()
+
+    def synchronous_commit_of_a_tick():
+        with connection.transaction():
+            tick_store.find_work(
+                connection, project.config.settings, tick_id=uuid4(), may_be_idle=True,
+                caller="", budget={}, counts={}, action_types=[],
+            )  # fmt: skip
+            return connection.execute("show synchronous_commit").fetchone()[0]
+
+    idle = synchronous_commit_of_a_tick()
+    schedule(project)
+
+    assert (idle, synchronous_commit_of_a_tick()) == ("off", "on")
+    assert connection.execute("show synchronous_commit").fetchone()[0] == "on"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 -- Returns the kinds of work that a tick may have to do. If a tick that `may_be_idle` finds no work, its row is inserted as
--- started and ended now (`is_recorded`), and the tick needs no other statement.
+-- started and ended now (`is_recorded`), and the tick needs no other statement. That transaction's commit does not wait for
+-- the disk, because nothing depends on the row.
 -- `has_queued`: actions are in the queues of limit keys. `has_late`: a pending action has passed its expires_at.
 -- `has_old_holds` also stands for slots that may be left over.
 -- `may_have_due` is also true if pending actions have several priorities: the exact answer needs a scan over all of
@@ -137,6 +138,7 @@ create or replace function scheduled_actions_find_work(
       and not (may_have_due or has_expired or has_lost_ticks or has_old_holds or has_unhandled or has_prunable or has_wakes
         or has_queued or has_late or has_pauses or has_old_keys);
     if is_recorded then
+      perform set_config('synchronous_commit', 'off', true);
       insert into scheduled_action_ticks (id, started_at, finished_at, lease_expires_at, caller, outcome, counts, budget)
       values (
         tick_id, scheduled_actions_now(), scheduled_actions_now(), scheduled_actions_now(), scheduled_actions_find_work.caller,
