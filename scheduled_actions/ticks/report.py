@@ -5,7 +5,7 @@ import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import accumulate
 from math import isfinite
@@ -53,17 +53,19 @@ class TickReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields of the answer; `enabled` is left out if it is true."""
-        return {name: value for name, value in asdict(self).items() if name != "enabled" or not value}
+        answer = {name: getattr(self, name) for name in _ANSWER_FIELDS}
+        answer["errors"] = list(self.errors)
+        return answer if self.enabled else answer | {"enabled": False}
 
     def counts(self) -> dict[str, int]:
         """Return the counts stored in the tick's row, without the duration, which the row's timestamps show."""
-        return {name: value for name, value in asdict(self).items() if type(value) is int and name != "duration_ms"}
+        return {name: getattr(self, name) for name in _COUNTS}
 
     def as_text(self) -> str:
         """Return the answer as JSON of at most 8,000 bytes; the last errors are left out if they do not fit."""
-        fields = self.as_json()
-        while len((text := json.dumps(fields, ensure_ascii=False)).encode()) > _ANSWER_BYTES and fields["errors"]:
-            fields["errors"].pop()
+        answer = self.as_json()
+        while len((text := json.dumps(answer, ensure_ascii=False)).encode()) > _ANSWER_BYTES and answer["errors"]:
+            answer["errors"].pop()
         return text
 
     def count(self, claimed: Claimed, outcome: Outcome, status: Status) -> None:
@@ -122,6 +124,10 @@ class TickReport:
         log.error("%s tick_id=%s error=%s", event or f"{subject}.refused", self.tick_id, reason)
         self.add_error(None, None, reason)
         return False
+
+
+_ANSWER_FIELDS = tuple(one.name for one in fields(TickReport) if one.name != "enabled")
+_COUNTS = tuple(one.name for one in fields(TickReport) if one.type is int and one.name != "duration_ms")
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from uuid import UUID
 from scheduled_actions.actions.claims import TickRow
 from scheduled_actions.core.config import Settings
 from scheduled_actions.database.connection import Connection
-from scheduled_actions.database.statements import Statements, uuids
+from scheduled_actions.database.statements import Statements, texts, uuids
 from scheduled_actions.ticks.report import MetricsBuffer
 
 sql = Statements(__file__)
@@ -123,7 +123,7 @@ def find_work(
                 "caller": caller,
                 "budget": json.dumps(budget),
                 "counts": json.dumps(counts),
-                "action_types": list(action_types),
+                "action_types": texts(action_types),
                 **_retention(settings),
             },
         )

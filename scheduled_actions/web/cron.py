@@ -85,7 +85,7 @@ def _authorise(runtime: Runtime) -> None:
     """
     secret = runtime.config.cron_secret
     secret.check_usable("; until then every ping is refused")
-    headers = {name.lower(): value for name, value in request.headers.items()}
+    headers = request.headers
     presented = filter(None, (headers.get("x-cron-secret"), bearer(headers.get("authorization"))))
     matches = [secret.matches(one) for one in presented]
     if any(matches):
@@ -93,7 +93,7 @@ def _authorise(runtime: Runtime) -> None:
     if headers.get(signing.SIGNATURE_HEADER):
         body = _body()
         try:
-            signing.verify(body, headers, secret.accepted, now=time.time())
+            signing.verify(body, dict(headers.items()), secret.accepted, now=time.time())
         except RequestError as error:
             raise Unauthorized(str(error)) from error
     elif matches:
