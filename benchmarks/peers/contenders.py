@@ -34,8 +34,8 @@ class Ours:
     settings: dict[str, object] = field(default_factory=dict)
 
 
-#: Settings for a deployment without a pooler: prepared statements and larger batches.
-_TUNED: dict[str, object] = {"database_direct": True, "batch_size": 500}
+#: Setting for a deployment without a pooler: prepared statements, and by default larger batches.
+_TUNED: dict[str, object] = {"database_direct": True}
 OURS = (
     Ours(name="ours, HTTP, 2 workers", processes=2),
     Ours(name="ours, HTTP, 2 workers, tuned", processes=2, settings=_TUNED),

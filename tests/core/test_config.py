@@ -86,6 +86,22 @@ def test_the_file_overrides_the_defaults(loaded):
     assert (settings.batch_size, settings.retry.base_seconds, settings.retry.cap_seconds) == (7, 5, 3600)
 
 
+@pytest.mark.parametrize(
+    ("toml", "environ", "size"),
+    [
+        ("database_direct = true", {}, 500),
+        ("", {"SCHEDULED_ACTIONS_DATABASE_DIRECT": "true"}, 500),
+        ("database_direct = false", {}, 100),
+        ("database_direct = true\nbatch_size = 100", {}, 100),
+        ("batch_size = 7", {"SCHEDULED_ACTIONS_DATABASE_DIRECT": "true"}, 7),
+        ("database_direct = true", {"SCHEDULED_ACTIONS_BATCH_SIZE": "8"}, 8),
+        ("database_direct = true", {"SCHEDULED_ACTIONS_DATABASE_DIRECT": "false"}, 100),
+    ],
+)
+def test_a_direct_connection_sets_the_default_of_the_batch_size(loaded, toml, environ, size):
+    assert loaded(toml, **environ).settings.batch_size == size
+
+
 def test_the_environment_overrides_the_file(loaded):
     settings = loaded(
         "enabled = true\nbatch_size = 7\n[retry]\nbase_seconds = 5",

@@ -5,7 +5,7 @@ Settings come from `scheduled_actions.toml` in the project directory; environmen
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,8 @@ _EMBEDDED = f"{PREFIX}EMBEDDED"
 _ENVIRONMENTS = ("production", "development", "test")
 #: Minimum similarity of a suggested environment; low, so that it finds `production` for `prod`.
 _ENVIRONMENT_SIMILARITY = 0.4
+#: Default of `batch_size` with `database_direct`.
+_DIRECT_BATCH_SIZE = 500
 #: Tables with names chosen by the user; no environment variable overrides them.
 _TABLES = frozenset({"channels", "concurrency_of", "endpoints", "events", "limits", "queries"})
 
@@ -177,6 +179,7 @@ class Settings:
     #: Base URL of this project (`https://app.example.com`), pinged when a due action is scheduled; None: no pings.
     url: str | None = checks.setting(None, checks.base_url)
     enabled: bool = checks.setting(True, checks.flag)  # noqa: FBT003 - the default of a field
+    #: `settings_of` sets another default together with `database_direct`.
     batch_size: int = checks.setting(100, checks.whole_number(1, 1000))
     concurrency: int = checks.setting(8, checks.whole_number(1, 256))
     #: Whether teams share batches fairly.
@@ -337,7 +340,8 @@ def settings_of(values: Mapping[str, Any], environ: Mapping[str, str] | None = N
     """Convert parsed TOML to settings.
 
     Args:
-        values: The parsed TOML; missing settings get their defaults.
+        values: The parsed TOML; missing settings get their defaults. The default of `batch_size` depends on
+            `database_direct`.
         environ: Environment variables that may have overridden a value, for error messages.
 
     Raises:
@@ -345,6 +349,8 @@ def settings_of(values: Mapping[str, Any], environ: Mapping[str, str] | None = N
     """
     try:
         settings = checks.section(Settings, values, "")
+        if settings.database_direct and "batch_size" not in values:
+            settings = replace(settings, batch_size=_DIRECT_BATCH_SIZE)
         _check_together(settings)
     except checks.SettingError as error:
         named = (f"environment variable {name}" for name in environ or {} if setting_names().get(name) == error.key)
