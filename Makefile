@@ -106,7 +106,7 @@ bench-cost: $(DEV) ## Measure CPU time, WAL bytes and statements per action; ARG
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks.cost --json benchmarks/results/cost.json $(ARGS)
 
-bench-peers: $(DEV) ## Compare with other Postgres queues; installs them below .scheduled_actions
+bench-peers: $(DEV) ## Compare with other queues; installs them below .scheduled_actions, and redis-server as root
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks.peers --json benchmarks/results/peers.json
 	$(BIN)/python -m benchmarks.report $(RESULTS) > benchmarks/report.html

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.comparison import Comparison, Point, Target
 from benchmarks.output import write
 from benchmarks.peers import installing
+from benchmarks.peers.__main__ import absolute, prepare
 from benchmarks.peers.contenders import PEERS
 from benchmarks.peers.serve import MARK_EVERY, Marks
 from benchmarks.report.__main__ import main
@@ -110,10 +113,36 @@ def test_a_plot_with_one_point_or_equal_values_is_drawn():
 def test_every_peer_is_pinned_without_a_registry_url():
     pinned = installing.pinned()
 
-    assert {peer.package for peer in PEERS} <= pinned.keys()
+    assert {package for peer in PEERS for package in peer.packages} <= pinned.keys()
     assert all(re.fullmatch(r"[0-9][0-9A-Za-z.]*", version) for version in pinned.values())
     here = Path(installing.__file__).parent
     assert "://" not in (here / "requirements.txt").read_text() + (here / "package.json").read_text()
+
+
+def test_a_peer_that_cannot_be_installed_is_left_out_with_the_reason(monkeypatch):
+    def broken(packages, _say):
+        raise installing.NotInstalledError(f"{packages[0]} could not be installed")
+
+    monkeypatch.setattr(installing, "python", broken)
+    monkeypatch.setattr(installing, "node", broken)
+    contenders = {f"{peer.name} x{count}": (peer, count) for peer in PEERS for count in (1, 2)}
+    said = []
+
+    with ExitStack() as stack:
+        drains, failures, left_out = prepare(stack, SimpleNamespace(say=said.append), (), contenders)
+
+    assert (drains, failures) == ({}, {})
+    assert left_out == {peer.name: f"{peer.package} could not be installed" for peer in PEERS}
+    assert len(said) == len(PEERS)
+
+
+def test_the_rates_of_the_peers_are_shown_with_their_spread_fastest_first():
+    lines = absolute({"slow x2": [90.0, 100.0, 120.0], "fast x1": [20_000.0, 1_000.0, 30_000.0]}).splitlines()
+
+    assert [line.split() for line in lines[1:]] == [
+        ["fast", "x1", "20,000", "1,000", "-", "30,000"],
+        ["slow", "x2", "100", "90", "-", "120"],
+    ]
 
 
 def test_handlers_are_counted_and_every_hundredth_is_timed():

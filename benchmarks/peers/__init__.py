@@ -1,1 +1,1 @@
-"""Comparison with other Postgres queues on no-op jobs: `python -m benchmarks.peers`."""
+"""Comparison with other queues on no-op jobs: `python -m benchmarks.peers`."""

@@ -17,7 +17,7 @@ from benchmarks.peers.worker import Worker, workers
 from benchmarks.serving import checked_tick, gunicorn, runtime_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import ExitStack
     from pathlib import Path
 
@@ -38,7 +38,7 @@ _OUR_WARM_UP = 300
 class PeerDrain:
     """A peer's worker processes on a separate database."""
 
-    def __init__(self, peer: Peer, processes: list[Worker], connection: psycopg.Connection[tuple[bool]]) -> None:
+    def __init__(self, peer: Peer, processes: Sequence[Worker], connection: psycopg.Connection[tuple[bool]]) -> None:
         self._peer = peer
         self._workers = processes
         self._connection = connection
@@ -75,12 +75,21 @@ class PeerDrain:
         raise WrongResultError(f"seconds of {self._peer.name}", found=f"over {_PATIENCE_SECONDS}", expected="fewer")
 
 
-def drain_by_peer(stack: ExitStack, bench: Bench, peer: Peer, command: list[str | Path]) -> Callable[[int], float]:
+def drain_by_peer(
+    stack: ExitStack,
+    bench: Bench,
+    peer: Peer,
+    command: Sequence[str | Path],
+    *,
+    processes: int,
+    environ: Mapping[str, str],
+) -> Callable[[int], float]:
     """Return a function that drains a number of jobs through a peer and returns the jobs per second."""
     dsn = stack.enter_context(bench.databases.fresh())
-    url = _url(dsn)
+    environ = {**environ, "PEER_DATABASE_URL": _url(dsn), "PEER_PROCESSES": str(processes)}
     log = bench.project / f"{peer.name}.log"
-    started = stack.enter_context(workers(command, peer.processes, url=url, log=log))
+    count = 1 if peer.has_pool else processes
+    started = stack.enter_context(workers(command, count, environ=environ, log=log))
     connection = stack.enter_context(psycopg.connect(dsn, autocommit=True))
     return PeerDrain(peer, started, connection).rate
 

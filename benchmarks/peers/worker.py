@@ -77,9 +77,11 @@ class Worker:
 
 
 @contextmanager
-def workers(command: Sequence[str | Path], count: int, *, url: str, log: Path) -> Iterator[list[Worker]]:
-    """Start `count` processes of a peer, yield them, and end them afterwards."""
-    environ = {**os.environ, "PEER_DATABASE_URL": url}
+def workers(
+    command: Sequence[str | Path], count: int, *, environ: Mapping[str, str], log: Path
+) -> Iterator[list[Worker]]:
+    """Start `count` processes of a peer with these additional variables, yield them, and end them afterwards."""
+    environ = {**os.environ, **environ}
     started: list[Worker] = []
     try:
         for _ in range(count):
