@@ -136,10 +136,21 @@ class _LenientInstantLoader(TimestamptzLoader):
 
     def load(self, data: Buffer) -> datetime:
         # Most servers write ISO 8601, in their own time zone; psycopg's loader reads the other styles.
-        for parse in (lambda text: datetime.fromisoformat(bytes(text).decode()), super().load):
-            with suppress(ValueError, OverflowError, psycopg.DataError):
-                return min(max(parse(data).astimezone(UTC), _FIRST), _LAST)
+        text = bytes(data)
+        try:
+            moment = datetime.fromisoformat(text.decode()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return self._load_other(data)
+        return moment if _FIRST <= moment <= _LAST else _clamped(moment)
+
+    def _load_other(self, data: Buffer) -> datetime:
+        with suppress(ValueError, OverflowError, psycopg.DataError):
+            return _clamped(super().load(data).astimezone(UTC))
         return _FIRST if bytes(data).startswith(b"-") or bytes(data).endswith(b"BC") else _LAST
+
+
+def _clamped(moment: datetime) -> datetime:
+    return min(max(moment, _FIRST), _LAST)
 
 
 def _load_leniently(text: str | bytes) -> object:
