@@ -135,6 +135,8 @@ class _Browser:
 
 
 def _fill(connection: Connection, *, finished: int, waiting: int) -> None:
+    # A million rows take longer than the package allows a statement.
+    connection.execute("set statement_timeout = 0")
     connection.execute(_FILL, {"action_type": ACTION_TYPE, "count": finished})
     connection.execute(_FILL_WAITING, {"action_type": ACTION_TYPE, "count": waiting})
     plain_sql.settle_down(connection)
