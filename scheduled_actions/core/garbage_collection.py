@@ -11,7 +11,7 @@ def collect_garbage_rarely() -> None:
 
     For the processes of this package, after their imports. A tick holds up to 500 claimed actions at a time, each of
     several objects without cycles, which are freed without the collector. With the default threshold, it examines them
-    several times, and after every 10,000 actions all objects of the process: a fifth of the CPU time of a tick.
+    many times, and after every 10,000 actions all objects of the process: a fifth of the CPU time of a tick.
 
     Does nothing if the collector is disabled, and does not lower its threshold.
     """

@@ -306,7 +306,7 @@ class InFlightAttempts:
         return is_nudged
 
     def times_out_at(self) -> float | None:
-        """Return when the next attempt times out, on the monotonic clock; None if no attempt runs."""
+        """Return when the next attempt times out, on the monotonic clock; None if no attempt is running."""
         return min([limit for one in self._running() if (limit := one.times_out_at) is not None], default=None)
 
     def _running(self) -> list[Attempt]:
