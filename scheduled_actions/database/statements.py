@@ -2,10 +2,12 @@
 
 Text that several statements share, such as a list of columns, is in a file `NAME.inc.sql` of such a folder. A line
 `-- include: FEATURE/NAME` of a statement is replaced with that text when the statement is read; a comma after it is
-kept. Arrays are formatted as Postgres literals, in a tenth of the time that psycopg takes for a list.
+kept. Arrays are formatted as literals or in the binary format of Postgres, in a tenth of the time that psycopg takes
+for a list.
 """
 
 import re
+import struct
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -14,7 +16,10 @@ from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
+import psycopg.postgres
 from psycopg.abc import Buffer
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
 from psycopg.rows import tuple_row
 from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.json import set_json_loads
@@ -24,6 +29,11 @@ from scheduled_actions.core import json_text
 #: Two days after the first and before the last datetime, so that both exist in every time zone.
 _FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)
 _LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=2)
+
+#: Parts of an array in the binary format: number of dimensions, whether it has nulls, type; the bounds of a dimension;
+#: the length of an id, before each id.
+_ARRAY, _BOUNDS, _LENGTH = struct.Struct("!iiI"), struct.Struct("!ii"), struct.pack("!i", 16)
+_UUID_OID = psycopg.postgres.types["uuid"].oid
 
 _PACKAGE = Path(__file__).parents[1]
 _INCLUDE = re.compile(r"^(?P<indent> *)-- include: (?P<feature>[a-z_/]+)/(?P<name>[a-z_]+)(?P<comma>,?)$", re.MULTILINE)
@@ -96,10 +106,30 @@ def _joined(parameters: Mapping[str, Any] | None, more: Mapping[str, Any]) -> Ma
     return {**(parameters or {}), **more} if more else parameters
 
 
-def uuids(ids: Iterable[UUID]) -> str:
-    """Format ids as an array literal of Postgres."""
-    # Without hyphens, which Postgres does not need. `bytes.hex` takes a quarter of the time of `UUID.hex`.
-    return f"{{{','.join([one.bytes.hex() for one in ids])}}}"
+class UuidArray(bytes):
+    """An array of ids in the binary format of Postgres."""
+
+
+class _UuidArrayDumper(Dumper):
+    format = Format.BINARY
+    oid = psycopg.postgres.types["uuid"].array_oid
+
+    def dump(self, obj: UuidArray) -> Buffer:
+        return obj
+
+
+psycopg.adapters.register_dumper(UuidArray, _UuidArrayDumper)
+
+
+def uuids(ids: Iterable[UUID]) -> UuidArray:
+    """Format ids as an array parameter; a connection opened before this module was imported cannot send it.
+
+    The binary format takes a sixth of the time of a literal, here and in the server, which parses text digit by digit.
+    """
+    values = [one.int.to_bytes(16, "big") for one in ids]
+    if not values:
+        return UuidArray(_ARRAY.pack(0, 0, _UUID_OID))
+    return UuidArray(_ARRAY.pack(1, 0, _UUID_OID) + _BOUNDS.pack(len(values), 1) + _LENGTH + _LENGTH.join(values))
 
 
 def numbers(values: Iterable[float]) -> str:
