@@ -350,6 +350,8 @@ create table scheduled_action_ticks (
   )
 )
 with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
+-- Ids are too random to be compressed.
+alter table scheduled_action_ticks alter column running set storage external;
 create index scheduled_action_ticks_started on scheduled_action_ticks (started_at);
 create index scheduled_action_ticks_open on scheduled_action_ticks (lease_expires_at) where finished_at is null;
 
