@@ -37,7 +37,8 @@ create table scheduled_action_settings (
 
 -- One unit of work. An insert makes it pending; a claim, a settlement or a command changes it; pruning deletes it.
 create table scheduled_actions (
-  -- Columns of a fixed width come first, in descending order of their alignment, so that rows contain no padding.
+  -- Columns of a fixed width come first, so that rows contain no padding: those that are never null, which Postgres finds at
+  -- a fixed offset, then the others, both in descending order of their alignment.
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
   -- Earliest instant of the next claim; `scheduled_actions_never()` while only a change makes it due. Changed by an edit, a
@@ -47,6 +48,15 @@ create table scheduled_actions (
   created_at timestamptz not null default scheduled_actions_now(),
   -- When the row last changed.
   updated_at timestamptz not null default scheduled_actions_now(),
+  -- Attempts charged. Increased by a settlement or a rescue, but not by a snooze; reset to 0 by a retry.
+  attempts integer not null default 0,
+  -- Lower numbers run first. Changed by an edit, and with its schedule.
+  priority smallint not null default 0,
+  -- Whether later actions with its key are merged into it. Becomes false when it is claimed or cancelled, or when a later
+  -- action cannot be merged into it, for example after the window; never true again.
+  dedup_open boolean not null default false,
+  -- Whether the group waits while this action waits for a retry, a snooze or its condition. Changed with its schedule.
+  lock_group_blocks boolean not null default false,
   -- The instant of the recurrence rule for which it was planned. Never changes, even if scheduled_at does.
   occurrence_at timestamptz,
   -- The occurrence before this one, for handlers that report "since the last run". Never changes.
@@ -61,17 +71,8 @@ create table scheduled_actions (
   cancel_requested_at timestamptz,
   -- No attempt starts from this instant on. Changed by an edit, cleared by a retry.
   expires_at timestamptz,
-  -- Attempts charged. Increased by a settlement or a rescue, but not by a snooze; reset to 0 by a retry.
-  attempts integer not null default 0,
   -- Attempts allowed; null until the first settlement stores the handler's value. Changed by an edit, and with its schedule.
   max_attempts integer,
-  -- Lower numbers run first. Changed by an edit, and with its schedule.
-  priority smallint not null default 0,
-  -- Whether later actions with its key are merged into it. Becomes false when it is claimed or cancelled, or when a later
-  -- action cannot be merged into it, for example after the window; never true again.
-  dedup_open boolean not null default false,
-  -- Whether the group waits while this action waits for a retry, a snooze or its condition. Changed with its schedule.
-  lock_group_blocks boolean not null default false,
   -- Whether another action waits for its end. Once true, it stays true.
   has_waiters boolean not null default false,
   -- Identifies the claim while it is processing: a settlement needs it. Set by the claim, cleared by the settlement.
