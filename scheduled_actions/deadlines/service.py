@@ -4,7 +4,7 @@ Each change locks the deadline first. An action that is about to start takes the
 returned, no action that it invalidated can start.
 """
 
-from collections.abc import Collection, Iterator, Mapping, MutableSet, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -31,6 +31,7 @@ from scheduled_actions.deadlines import changes as change, store
 from scheduled_actions.deadlines.changes import NOT_ACKNOWLEDGED, SetOutcome, refuse_closed
 from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
+from scheduled_actions.deadlines.rules.common import CommonArguments
 from scheduled_actions.deadlines.rules.definition import (
     ARGUMENT_OF,
     NewDeadline,
@@ -165,10 +166,10 @@ class Deadlines:
         """
         arguments.check_list("deadlines", given, most=MAX_DEADLINES)
         checked: list[NewDeadline] = []
-        known: set[str] = set()
+        common = CommonArguments()
         for position, one in enumerate(given):
             try:
-                checked.append(self.checked(one, None, known))
+                checked.append(self.checked(one, None, common))
             except Exception as error:
                 error.add_note(f"in deadlines[{position}]")
                 raise
@@ -661,7 +662,7 @@ class Deadlines:
         self,
         given: Mapping[str, Any],
         requester: Requester | None,
-        known: MutableSet[str] | None = None,
+        common: CommonArguments | None = None,
         *,
         reach: AddressReach | None = None,
     ) -> NewDeadline:
@@ -670,14 +671,16 @@ class Deadlines:
         Args:
             given: The arguments.
             requester: The token of an HTTP request; None: application code.
-            known: Recipients that were validated before; these are added.
+            common: The arguments of earlier deadlines in the same call; these are added.
             reach: Which addresses the notices may use; None: those of the requester.
 
         Raises:
             RequestError: As for `set`.
         """
-        new = replace(new_deadline(given), reach=reach or reach_of(requester))
-        return self._validated(new, requester, known=known)
+        new = new_deadline(given, common=common)
+        if (reach := reach or reach_of(requester)) is not None:
+            new = replace(new, reach=reach)
+        return self._validated(new, requester, common=common)
 
     def _validated(
         self,
@@ -685,7 +688,7 @@ class Deadlines:
         requester: Requester | None,
         *,
         given: Collection[str] | None = None,
-        known: MutableSet[str] | None = None,
+        common: CommonArguments | None = None,
     ) -> NewDeadline:
         """Validate recipients, action types, payloads and conditions; return the deadline with normalised payloads.
 
@@ -693,25 +696,29 @@ class Deadlines:
             new: The arguments of the deadline.
             requester: The token of an HTTP request; None: application code.
             given: The names of the arguments that the requester gave; None: all. The others come from the stored row.
-            known: Keys of recipients that were validated before and are not validated again; the keys of this
-                deadline's recipients are added.
+            common: The arguments of earlier deadlines in the same call, which have the same requester and `given`;
+                those of this deadline are added.
         """
         names = ("recipients", *ARGUMENT_OF.values())
         origins = {name: requester if given is None or name in given else None for name in names}
-        stages = tuple(
-            self._validated_stage(one, new, origins.get(ARGUMENT_OF.get(one.kind, ""))) for one in new.stages
-        )
-        known = set() if known is None else known
-        for name, to, origin in [
-            ("recipients", new.recipients, origins["recipients"]),
-            *((f"{one.key}.to", one.to, origins[ARGUMENT_OF[one.kind]]) for one in stages if one.to),
-            *((f"{one.key}.assign", one.assign, origins[ARGUMENT_OF[one.kind]]) for one in stages if one.assign),
-        ]:
+        common = common or CommonArguments()
+        scope = (id(new.stages), new.team_id, new.reach)
+        _, stages = common.validated.get(scope, (None, None))
+        listed = [("recipients", new.recipients, origins["recipients"])]
+        if stages is None:
+            stages = tuple(
+                self._validated_stage(one, new, origins.get(ARGUMENT_OF.get(one.kind, ""))) for one in new.stages
+            )
+            for one in stages:
+                listed += [(f"{one.key}.to", one.to, origins[ARGUMENT_OF[one.kind]])] if one.to else []
+                listed += [(f"{one.key}.assign", one.assign, origins[ARGUMENT_OF[one.kind]])] if one.assign else []
+        for name, to, origin in listed:
             reach = new.reach if given is None else reach_of(origin)
             key = f"{new.team_id is None} {reach} {to!r}"
-            if key not in known:
+            if key not in common.recipients:
                 self.recipients.check(to, name=name, team_id=new.team_id, reach=reach)
-                known.add(key)
+                common.recipients.add(key)
+        common.validated[scope] = new.stages, stages
         return replace(new, stages=stages)
 
     def _validated_stage(self, stage: Stage, new: NewDeadline, requester: Requester | None) -> Stage:

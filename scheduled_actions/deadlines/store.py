@@ -1,16 +1,17 @@
 """Read and write deadlines and their actions."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import DeadlineNotApplied, UnknownDeadline
 from scheduled_actions.database.connection import Connection
-from scheduled_actions.database.statements import Statements
+from scheduled_actions.database.statements import Statements, instants, numbers, texts, uuids
 from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
 from scheduled_actions.deadlines.rules.rows import deadline_of
@@ -159,7 +160,7 @@ def insert_receipts(connection: Connection, receipts: Sequence[Mapping[str, Any]
     Each has `deadline_id`, `person_key`, and the fields of `NotificationReceipt` except `sent_at` and `id`. Receipts
     for deadlines of other teams than `team_id` are left out.
     """
-    sql.run(connection, "insert_receipts", receipts=_json(receipts), team_id=team_id)
+    sql.run(connection, "insert_receipts", receipts=as_text(receipts), team_id=team_id)
 
 
 def receipts_of(
@@ -182,9 +183,29 @@ def received(connection: Connection, deadline_id: UUID, occurrences: Sequence[st
     return {key for (key,) in rows}
 
 
-def create(connection: Connection, deadlines: Sequence[Mapping[str, Any]]) -> set[UUID]:
-    """Insert deadlines; return the inserted ids. A deadline whose name or occurrence is taken is left out."""
-    return {row[0] for row in sql.run(connection, "create_deadlines", deadlines=_json(deadlines))}
+def create(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> set[UUID]:
+    """Insert deadlines; return the inserted ids. A deadline whose name or occurrence is taken is left out.
+
+    Args:
+        connection: In a transaction.
+        rows: Columns by name; `definition` is JSON text. `asked` is the JSON text of an object with the stages of the
+            definition, which is added to it. Stages and texts that are the same object are sent once.
+    """
+    documents: dict[int, tuple[int, str]] = {}
+
+    def position(document: object, text: Callable[[], str]) -> int:
+        if id(document) not in documents:
+            documents[id(document)] = len(documents), text()
+        return documents[id(document)][0]
+
+    elements = []
+    for row in rows:
+        element = {**row, "stages": position(row["stages"], partial(as_text, row["stages"]))}
+        if (asked := row.get("asked")) is not None:
+            element["asked"] = position(asked, partial(str, asked))
+        elements.append(element)
+    listed = f"[{','.join([text for _, text in documents.values()])}]"
+    return {row[0] for row in sql.run(connection, "create_deadlines", deadlines=as_text(elements), documents=listed)}
 
 
 def new_ids(connection: Connection, count: int) -> tuple[list[UUID], datetime]:
@@ -197,7 +218,7 @@ def write(connection: Connection, changes: Mapping[UUID, Mapping[str, Any]]) -> 
     """Update deadlines by id; a change has columns by name, `revisions` (added to the revision), and an `entry`."""
     if changes:
         elements = [{"id": deadline_id, "changes": one} for deadline_id, one in changes.items()]
-        sql.run(connection, "write_deadlines", changes=_json(elements))
+        sql.run(connection, "write_deadlines", changes=as_text(elements))
 
 
 def update(
@@ -222,28 +243,45 @@ def history_entry(what: str, at: datetime, **facts: Any) -> dict[str, Any]:  # n
     return {"what": what, "at": at, **{name: fact for name, fact in facts.items() if fact is not None}}
 
 
+def insert_actions(connection: Connection, stages: Mapping[UUID, Iterable[Stage]]) -> None:
+    """Schedule the planned stages of new deadlines, which have no actions yet."""
+    _schedule(connection, "insert_stages", stages)
+
+
 def plan(connection: Connection, stages: Mapping[UUID, Iterable[Stage]]) -> None:
     """Schedule the planned stages of deadlines; actions that are already pending are rescheduled."""
-    planned = [
-        {
-            "deadline_id": deadline_id,
-            "key": stage.key,
-            "occurrence": stage.occurrence,
-            "action_type": stage.action_type,
-            "payload": stage.payload,
-            "at": stage.at,
-            **(stage.options or _DEFAULT_OPTIONS.get(stage.kind, {})),
-        }
-        for deadline_id, some in stages.items()
-        for stage in some
-        if stage.is_planned
-    ]
-    if planned:
-        sql.run(connection, "plan_stages", planned=_json(planned))
+    _schedule(connection, "plan_stages", stages)
 
 
 #: With this number of attempts, an action whose handler or table is missing is retried for six weeks before it fails.
 _DEFAULT_OPTIONS: dict[str, dict[str, int]] = {"due": {"max_attempts": 1000}, "renewal": {"max_attempts": 1000}}
+
+
+def _schedule(connection: Connection, statement: str, stages: Mapping[UUID, Iterable[Stage]]) -> None:
+    planned = [(deadline_id, stage) for deadline_id, some in stages.items() for stage in some if stage.is_planned]
+    if not planned:
+        return
+    options = [stage.options or _DEFAULT_OPTIONS.get(stage.kind, {}) for _, stage in planned]
+    sql.run(
+        connection,
+        statement,
+        deadline_ids=uuids(deadline_id for deadline_id, _ in planned),
+        keys=texts(stage.key for _, stage in planned),
+        occurrences=numbers(stage.occurrence for _, stage in planned),
+        action_types=texts(stage.action_type for _, stage in planned),
+        instants=instants(stage.at for _, stage in planned),
+        payloads=_optional([stage.payload for _, stage in planned], as_text),
+        priorities=_optional([one.get("priority") for one in options]),
+        max_attempts=_optional([one.get("max_attempts") for one in options]),
+        lock_groups=_optional([one.get("lock_group") for one in options]),
+    )
+
+
+def _optional(values: Sequence[Any], text_of: Callable[[Any], str] = str) -> str | None:
+    """Format values as an array literal of Postgres, with null for None; return None if all values are None."""
+    if all(one is None for one in values):
+        return None
+    return texts(None if one is None else text_of(one) for one in values)
 
 
 def planned_keys(deadline_id: UUID, stages: Iterable[Stage]) -> set[tuple[UUID, str, int]]:
@@ -255,7 +293,7 @@ def drop(connection: Connection, keys: Iterable[tuple[UUID, str, int]]) -> None:
     """Delete the actions of planned occurrences that have not started; `keys` as `planned_keys` returns them."""
     gone = [{"deadline_id": deadline_id, "key": key, "occurrence": number} for deadline_id, key, number in keys]
     if gone:
-        sql.run(connection, "drop_stages", gone=_json(gone))
+        sql.run(connection, "drop_stages", gone=as_text(gone))
 
 
 def withdraw(connection: Connection, ids: Collection[UUID], *, reason: str, by: str | None = None) -> None:
@@ -324,11 +362,15 @@ def _snapshot(row: Sequence[Any]) -> DeadlineSnapshot:
     return DeadlineSnapshot(deadline_of(dict(zip(_FIELDS, columns, strict=True))), now.astimezone(UTC))
 
 
-def _json(document: object) -> str:
-    return json.dumps(document, default=_json_value, check_circular=False)
+def as_text(document: object) -> str:
+    """Return a document as JSON; it may contain stages, instants and ids."""
+    return _encoder.encode(document)
 
 
 def _json_value(value: object) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(value, Stage):
         return value.as_json()
     return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+_encoder = json.JSONEncoder(default=_json_value, check_circular=False, separators=(",", ":"))

@@ -28,6 +28,7 @@ _MOMENTS = [
         (statements.instants, _MOMENTS, "timestamptz"),
         (statements.texts, _ODD, "text"),
         (statements.texts, [], "text"),
+        (statements.texts, ["NULL", None, ""], "text"),
     ],
 )
 def test_formatted_arrays_are_read_back_unchanged(connection, write, values, kind):

@@ -217,6 +217,55 @@ def test_many_deadlines_are_created_all_or_none(deadlines, connection):
 # -- due, and after ----------------------------------------------------------------------------------------------------
 
 
+def test_many_deadlines_have_the_same_stages_as_if_each_were_created_alone(deadlines, connection):
+    common = {"reminders": ["2 days before", {"offset": 1, "name": 'a "b" \\\\ null', "to": "bob@example.org"}]}
+    action = {"offset": "when due", "action_type": "approval:start", "payload": {"n": [1]}, "lock_group": "NULL"}
+    zone, calendar = {"timezone": "Europe/Berlin"}, {"calendar": {"holidays": "US", "adjustment": "preceding"}}
+    variants = [
+        *({}, zone, calendar, {"due_at": NOW + 4 * DAY}, {"recurrence": "every 30 days"}, {"team_id": "t"}),
+        *({"auto_actions": [action]}, {"auto_actions": [action | {"priority": 3}]}, {"reminders": ["1 day before"]}),
+        *({"reminders": [{"offset": 3}]}, {"metadata": {"n": 1}}, {"target": {"type": "order", "id": "2"}}),
+    ]
+    given = [
+        {"target": {"type": "order", "id": "1"}, "due_at": NOW + 9 * DAY, "recipients": "ann@example.org"}
+        | common
+        | one
+        for one in (*variants, *variants)
+    ]
+
+    together = deadlines.set_many(given)
+    alone = [deadlines.set(one)[0].id for one in given]
+
+    assert [_stored(connection, one) for one in together] == [_stored(connection, one) for one in alone]
+    assert len({str(_stored(connection, one)) for one in together}) == len(variants)
+
+
+def _stored(connection, deadline_id):
+    columns = "to_jsonb(d) - array['id', 'series_id', 'history', 'created_at', 'updated_at']"
+    (stored,) = connection.execute(
+        f"select {columns} from scheduled_action_deadlines d where d.id = %s", [deadline_id]
+    ).fetchone()
+    actions = connection.execute(
+        "select deadline_stage, scheduled_at, action_type, payload - 'deadline_id', team_id, priority, max_attempts,"
+        " lock_group, target_id from scheduled_actions where deadline_id = %s order by deadline_stage",
+        [deadline_id],
+    ).fetchall()
+    return stored, actions
+
+
+@pytest.mark.parametrize(
+    ("valid", "invalid"),
+    [({"reminders": [1]}, {"reminders": [True]}), ({"reminders": [1]}, {"reminders": [1.0]})],
+    ids=["a flag", "a fraction"],
+)
+def test_an_argument_is_not_valid_because_an_equal_one_of_another_type_is(deadlines, valid, invalid):
+    given = {"target": {"type": "order", "id": "1"}, "due_at": NOW + 9 * DAY, "recipients": "ann@example.org"}
+    with pytest.raises(InvalidArgument) as caught:
+        deadlines.set_many([given | valid, given | invalid])
+
+    assert caught.value.__notes__ == ["in deadlines[1]"]
+
+
 def test_an_open_deadline_is_marked_missed_at_its_due_instant_and_then_escalated(set_one, tick_at, deadlines):
     made = set_one(
         reminders=[],

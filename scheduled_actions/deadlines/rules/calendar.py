@@ -130,6 +130,9 @@ class WorkingCalendar:
             day += _ONE_DAY
 
 
+_DEFAULT_CALENDAR = WorkingCalendar()
+
+
 def parse_calendar(value: Mapping[str, Any] | None) -> WorkingCalendar:
     """Parse a working calendar; None gives the default, Monday to Friday around the clock.
 
@@ -139,7 +142,7 @@ def parse_calendar(value: Mapping[str, Any] | None) -> WorkingCalendar:
         RecurrenceInvalid: The holidays of that country, subdivision or market are unknown.
     """
     if value is None:
-        return WorkingCalendar()
+        return _DEFAULT_CALENDAR
     if not isinstance(value, dict):
         raise InvalidArgument("calendar", value, _CALENDAR_EXPECTED)
     return _parsed_calendar(json_text.encode("calendar", value, limit=RESULT_LIMIT))
@@ -188,15 +191,7 @@ class Offset:
     @property
     def text(self) -> str:
         """The offset as the string that `parse_offset` parses: "3 business days before at 09:00"."""
-        at = "" if self.at is None else f"at {time_text(self.at)}"
-        counts = {"business day": self.business_days, "month": self.months, "day": self.days}
-        unit, count = next(((unit, count) for unit, count in counts.items() if count), ("", 0))
-        if count and not self.elapsed:
-            return f"{counted(abs(count), unit)} {'before' if count < 0 else 'after'} {at}".replace(",", "").rstrip()
-        length = timedelta(days=self.days) + self.elapsed
-        if at or not length:
-            return at or "when due"
-        return f"{_short(abs(self.days), abs(self.elapsed))} {'before' if length < _ZERO else 'after'}"
+        return _offset_text(self)
 
     def time_left(self, due_at: datetime, now: datetime, *, zone: ZoneInfo) -> timedelta:
         """Return the time from `now` to a due instant, in whole days of the wall clock unless the offset has hours.
@@ -240,6 +235,19 @@ class Offset:
         wall = datetime.combine(day, local.time() if self.at is None else self.at)
         # An unchanged wall time may be the second occurrence of an ambiguous one; `resolve` would return the first.
         return (due_at if wall == local else resolve(wall, zone).at) + self.elapsed
+
+
+@lru_cache(maxsize=1024)
+def _offset_text(offset: Offset) -> str:
+    at = "" if offset.at is None else f"at {time_text(offset.at)}"
+    counts = {"business day": offset.business_days, "month": offset.months, "day": offset.days}
+    unit, count = next(((unit, count) for unit, count in counts.items() if count), ("", 0))
+    if count and not offset.elapsed:
+        return f"{counted(abs(count), unit)} {'before' if count < 0 else 'after'} {at}".replace(",", "").rstrip()
+    length = timedelta(days=offset.days) + offset.elapsed
+    if at or not length:
+        return at or "when due"
+    return f"{_short(abs(offset.days), abs(offset.elapsed))} {'before' if length < _ZERO else 'after'}"
 
 
 def _short(days: int, elapsed: timedelta) -> str:

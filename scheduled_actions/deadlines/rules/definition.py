@@ -12,11 +12,12 @@ from scheduled_actions.conditions.rules.parsing import parse_condition
 from scheduled_actions.conditions.rules.plan import CONDITION_LIMIT
 from scheduled_actions.core import checks as arguments, json_text
 from scheduled_actions.core.action import RESULT_LIMIT
-from scheduled_actions.core.errors import InvalidArgument
+from scheduled_actions.core.errors import InvalidArgument, TooLarge
 from scheduled_actions.core.messages import did_you_mean
 from scheduled_actions.core.requester import AddressReach
 from scheduled_actions.deadlines.model import Deadline, Stage, StageKind
 from scheduled_actions.deadlines.rules.calendar import Direction, parse_calendar, parse_offset
+from scheduled_actions.deadlines.rules.common import CommonArguments
 from scheduled_actions.notifications.rules.reminder import SEVERITIES
 from scheduled_actions.schedules.rules import new_schedule
 
@@ -34,6 +35,8 @@ HOW_TO_BEGIN = "cannot be added to a single deadline: use cancel_deadline, then 
 HOW_TO_END = "cannot be removed from a series: use cancel_deadline with series=True to end the series"
 #: The first and the last year of due instants: with offsets of up to a century, all stages are in the years 1 to 9999.
 _FIRST_YEAR, _LAST_YEAR = 1900, 9800
+#: Maximum size of a definition in bytes of JSON.
+_DEFINITION_LIMIT = 16 * RESULT_LIMIT
 #: Stages that no argument defines: every deadline has the first; every deadline of a series also has the second.
 _DUE = Stage(key="due", kind="due", offset="when due", action_type="deadline:miss")
 _RENEWAL = Stage(key="renewal", kind="renewal", offset="when due", action_type="deadline:renew")
@@ -62,20 +65,45 @@ class NewDeadline:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The arguments except `name`, `team_id` and `created_by`, as a JSON object."""
-        asked = {
+        """The arguments except `name`, `team_id` and `created_by`, as a JSON object.
+
+        Raises:
+            InvalidArgument: An argument contains a value that cannot be stored as JSON.
+            TooLarge: The object exceeds 1 MiB of JSON.
+        """
+        asked = self.asked_stages_text()
+        return {**_decoded(self.definition_text(asked)), **_decoded(asked)}
+
+    def asked_stages_text(self) -> str:
+        """Return the object of `stages` in the definition, as JSON text."""
+        stages = {"stages": [stage.as_json() for stage in self.stages]}
+        return json_text.encode("deadline", stages, limit=_DEFINITION_LIMIT)
+
+    def definition_text(self, asked: str) -> str:
+        """Return the other arguments in the definition as JSON text.
+
+        Args:
+            asked: The result of `asked_stages_text`, which counts towards the size limit.
+        """
+        own = {
             "target": {"type": self.target_type, "id": self.target_id},
             "due_at": None if self.due_at is None else self.due_at.isoformat(),
             "delay": None if self.delay is None else self.delay.total_seconds(),
             "timezone": self.timezone,
             "calendar": self.calendar,
             "recipients": list(self.recipients),
-            "stages": [stage.as_json() for stage in self.stages],
             "recurrence": self.recurrence,
             "metadata": self.metadata,
             **({} if self.reach is None else {"reach": self.reach}),
         }
-        return json_text.decode(json_text.encode("deadline", asked, limit=16 * RESULT_LIMIT))  # type: ignore[return-value] # an object
+        text = json_text.encode("deadline", own, limit=_DEFINITION_LIMIT)
+        if (size := len(text.encode()) + len(asked.encode()) - 1) > _DEFINITION_LIMIT:
+            raise TooLarge("deadline", size, _DEFINITION_LIMIT)
+        return text
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    return json_text.decode(text)  # type: ignore[return-value] # an object
 
 
 def changed_deadline(before: Deadline, asked_before: Sequence[Stage] | None, changes: Mapping[str, Any]) -> NewDeadline:
@@ -115,12 +143,15 @@ def changed_deadline(before: Deadline, asked_before: Sequence[Stage] | None, cha
     return new_deadline({**asked, **changes}, kept=kept)
 
 
-def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> NewDeadline:
+def new_deadline(
+    given: Mapping[str, Any], *, kept: Sequence[Stage] = (), common: CommonArguments | None = None
+) -> NewDeadline:
     """Return the validated arguments of a deadline; the payloads of auto-actions are not validated yet.
 
     Args:
         given: The arguments of `set_deadline`.
-        kept: Existing stages that the deadline keeps.
+        kept: Existing stages that the deadline keeps; none with `common`.
+        common: The stages of earlier deadlines in the same call.
 
     Raises:
         InvalidArgument: An argument is unknown, missing or invalid.
@@ -140,25 +171,10 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
     if given.get("due_at") is None and recurrence is None:
         raise InvalidArgument("due_at", problem="is required for a deadline without a recurrence")
     due_at, delay = _due(given.get("due_at"), timezone)
-    asked = [
-        *_reminders(given.get("reminders")),
-        *_escalation(given.get("escalation")),
-        *_auto_actions(given.get("auto_actions")),
-        *kept,
-    ]
-    kinds = list(ARGUMENT_OF)
-    stages = (*sorted(asked, key=lambda stage: kinds.index(stage.kind)), _DUE, *([_RENEWAL] if recurrence else []))
-    if len(stages) > STAGES_MOST:
-        raise InvalidArgument(
-            "reminders, escalation and auto_actions",
-            problem=f"have {len(asked)} stages together; the maximum is {STAGES_MOST}, including `due` and, in a "
-            "series, `renewal`",
-        )
-    key, count = Counter(stage.key for stage in stages).most_common(1)[0]
-    if count > 1:
-        raise InvalidArgument(
-            "stage", key, problem=f'"{key}" is defined {count} times: change an offset, or add a `name`'
-        )
+    is_series = recurrence is not None
+    parse = partial(_stages, given, kept, is_series=is_series)
+    listed = [is_series, *(given.get(argument) for argument in ARGUMENT_OF.values())]
+    stages = parse() if common is None else common.stages(listed, parse)
     recipients = parse_recipients("recipients", given.get("recipients")) or ()
     if not recipients and any(stage.kind == "reminder" and not stage.to for stage in stages):
         raise InvalidArgument("recipients", problem="is required, because a reminder has no `to`")
@@ -179,6 +195,29 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
         metadata=None if metadata is None else json_text.decode(metadata),  # type: ignore[arg-type] # an object
         created_by=arguments.check_text("created_by", given.get("created_by")),
     )
+
+
+def _stages(given: Mapping[str, Any], kept: Sequence[Stage], *, is_series: bool) -> tuple[Stage, ...]:
+    asked = [
+        *_reminders(given.get("reminders")),
+        *_escalation(given.get("escalation")),
+        *_auto_actions(given.get("auto_actions")),
+        *kept,
+    ]
+    kinds = list(ARGUMENT_OF)
+    stages = (*sorted(asked, key=lambda stage: kinds.index(stage.kind)), _DUE, *([_RENEWAL] if is_series else []))
+    if len(stages) > STAGES_MOST:
+        raise InvalidArgument(
+            "reminders, escalation and auto_actions",
+            problem=f"have {len(asked)} stages together; the maximum is {STAGES_MOST}, including `due` and, in a "
+            "series, `renewal`",
+        )
+    key, count = Counter(stage.key for stage in stages).most_common(1)[0]
+    if count > 1:
+        raise InvalidArgument(
+            "stage", key, problem=f'"{key}" is defined {count} times: change an offset, or add a `name`'
+        )
+    return stages
 
 
 def due_instant(

@@ -116,19 +116,19 @@ def plan(
     """
     renewed_at = None if next_due_at is None else min(due_at, lead(stages, due_at=next_due_at, clock=clock))
     counted = [
-        replace(stage, at=renewed_at, state="begun" if renewed_at is None else "planned")
+        stage.changed(at=renewed_at, state="begun" if renewed_at is None else "planned")
         if stage.kind == "renewal" and not stage.begun
         else _next_occurrence(stage, due_at=due_at, clock=clock, now=now)
         for stage in stages
     ]
     reached = [
-        replace(stage, at=clock.instant(stage, due_at))
+        stage.changed(at=clock.instant(stage, due_at))
         for stage in counted
         if stage.begun and (stage.state == "begun" or stage.repeat is not None)
     ]
     latest = {kind: _latest_late(counted, reached, kind, now) for kind in ("reminder", "escalation")}
     return tuple(
-        replace(stage, state="left_out")
+        stage.changed(state="left_out")
         if stage.kind in latest and stage.replaces is None and _is_late(stage, now) and stage.key != latest[stage.kind]
         else stage
         for stage in counted
@@ -141,11 +141,11 @@ def _next_occurrence(stage: Stage, *, due_at: datetime, clock: DeadlineClock, no
         return stage
     base = clock.instant(stage, due_at)
     if stage.repeat is None or stage.replaces is not None:
-        return replace(stage, at=base, state="planned")
+        return stage.changed(at=base, state="planned")
     at = clock.following(stage, base, base - _ONE_MICROSECOND)
     if at is not None and ((stage.kind == "reminder" and at <= now) or stage.begun):
         at = clock.following(stage, base, now)
-    return replace(stage, at=at, state="begun" if at is None else "planned")
+    return stage.changed(at=at, state="begun" if at is None else "planned")
 
 
 def _is_late(stage: Stage, now: datetime) -> bool:
