@@ -1,6 +1,6 @@
 """Schedule, read and change actions, for application code and the API."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -37,6 +37,8 @@ from scheduled_actions.database.transactions import announce, borrowed_connectio
 #: The statuses of actions that can be cancelled without, and with those that are running.
 _WAITING = (Status.PENDING, Status.NO_ACTION)
 _CANCELLABLE = (*_WAITING, Status.PROCESSING)
+#: Due at any time: the instant of an action without `scheduled_at`.
+_ALWAYS = datetime.min.replace(tzinfo=UTC)
 #: Application code waits up to ten seconds for a full list; the API returns a short page after half a second.
 _PATIENT = SearchBounds(page_seconds=10.0)
 
@@ -99,17 +101,21 @@ class Scheduler:
             DatabaseUnavailable: As for `schedule_action`.
         """
         checks.check_list("new_actions", new_actions)
-        rows = []
+        return self.schedule_prepared(self._rows(new_actions, requester), connection=connection)
+
+    def _rows(
+        self, new_actions: Sequence[NewAction | Mapping[str, Any]], requester: Requester | None
+    ) -> Iterator[dict[str, Any]]:
         for position, new in enumerate(new_actions):
             try:
-                rows.append(self.validator.row(new, requester=requester))
+                row = self.validator.row(new, requester=requester)
             except Exception as error:
                 error.add_note(f"in new_actions[{position}]")
                 raise
-        return self.schedule_prepared(rows, connection=connection)
+            yield row
 
     def schedule_prepared(
-        self, rows: Sequence[dict[str, Any]], *, connection: psycopg.Connection[Any] | None = None
+        self, rows: Iterable[dict[str, Any]], *, connection: psycopg.Connection[Any] | None = None
     ) -> list[Scheduled]:
         """Schedule rows from `ActionValidator.row`, all or none; return the results in the same order.
 
@@ -117,15 +123,20 @@ class Scheduler:
             RequestError: The database rejects a row; nothing was scheduled.
             DatabaseUnavailable: As for `schedule_action`.
         """
-        if not rows:
+        # Each row becomes text at once: thousands of dicts would occupy the garbage collector.
+        elements, first, first_at = [], 0, None
+        for position, row in enumerate(rows):
+            elements.append(store.element(row))
+            at = None if row.get("delay") else row.get("scheduled_at") or _ALWAYS
+            if at is not None and (first_at is None or at < first_at):
+                first, first_at = position, at
+        if not elements:
             return []
         with borrowed_connection(self.database, connection) as borrowed:
-            scheduled = store.schedule_many(borrowed, rows)
-        now = datetime.now(UTC)
+            scheduled = store.schedule_elements(borrowed, elements)
         # The actions commit together: once one is visible, all are.
-        due = next((one.id for one, row in zip(scheduled, rows, strict=True) if is_due(row, now=now)), None)
-        if due is not None:
-            self._announce([due], connection)
+        if first_at is not None and first_at <= datetime.now(UTC):
+            self._announce([scheduled[first].id], connection)
         return scheduled
 
     def get_action(self, action_id: UUID | str, *, team_id: str | None = None) -> Action:

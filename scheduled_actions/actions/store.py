@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -51,42 +51,44 @@ def schedule(connection: Connection, new: dict[str, Any]) -> Scheduled:
         with savepoint(connection):
             if running_action.get() is None:
                 return Scheduled(*sql.run_one(connection, "schedule_action", COLUMN_DEFAULTS | new))
-            return Scheduled(*_insert(connection, [new]).fetchone())
+            return Scheduled(*_insert(connection, [element(new)]).fetchone())
     except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
         raise RefusedByDatabase(str(database_refusal(error)).removeprefix("new_actions[0]: ")) from error
 
 
-def schedule_many(connection: Connection, new_actions: Sequence[Mapping[str, Any]]) -> list[Scheduled]:
+def schedule_many(connection: Connection, new_actions: Iterable[Mapping[str, Any]]) -> list[Scheduled]:
+    """Schedule many actions in one round trip, as `schedule_elements` does."""
+    return schedule_elements(connection, [element(new) for new in new_actions])
+
+
+def schedule_elements(connection: Connection, elements: Sequence[str]) -> list[Scheduled]:
     """Schedule many actions in one round trip; return the results in the same order.
 
     Args:
         connection: In a transaction, the actions exist once it commits.
-        new_actions: In the form of `elements_text`.
+        elements: As returned by `element`.
 
     Raises:
         RequestError: An action is invalid; none was scheduled.
     """
     try:
         with savepoint(connection):
-            return [Scheduled(*row) for row in _insert(connection, new_actions)]
+            return list(map(Scheduled._make, _insert(connection, elements).fetchall()))
     except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
         raise database_refusal(error) from error
 
 
-def _insert(connection: Connection, new_actions: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - a cursor
+def _insert(connection: Connection, elements: Sequence[str]) -> Any:  # noqa: ANN401 - a cursor
     """Insert actions; inside a handler, store which action scheduled them."""
-    text, parent = elements_text(new_actions), running_action.get()
+    text, parent = f"[{','.join(elements)}]", running_action.get()
     if parent is None:
         return sql.run(connection, "schedule_actions", {"new_actions": text})
     return sql.run(connection, "schedule_from_action", {"new_actions": text, "scheduled_by": parent})
 
 
 def elements_text(new_actions: Sequence[Mapping[str, Any]]) -> str:
-    """Return new actions as the JSON array that the SQL function `schedule_actions` takes.
-
-    Documents are JSON text and inserted unchanged; arguments that are not given are omitted.
-    """
-    return f"[{','.join([_element(new) for new in new_actions])}]"
+    """Return new actions as the JSON array that the SQL function `schedule_actions` takes."""
+    return f"[{','.join([element(new) for new in new_actions])}]"
 
 
 def as_element(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,14 +96,21 @@ def as_element(stored: Mapping[str, Any]) -> dict[str, Any]:
     return {name: json.dumps(value) if name in _DOCUMENTS else value for name, value in stored.items()}
 
 
-def _element(new: Mapping[str, Any]) -> str:
+def element(new: Mapping[str, Any]) -> str:
+    """Return a new action as an element of that array.
+
+    Documents are JSON text and inserted unchanged; arguments that are not given are omitted.
+    """
     return "{" + ",".join([f'"{key}":{one if key in _DOCUMENTS else _json(one)}' for key, one in new.items()]) + "}"
 
 
 def _json(value: object) -> str:
-    # Most strings are plain names, which are quoted ten times as fast without the JSON encoder.
-    if type(value) is str and _PLAIN.fullmatch(value):
+    # Most strings are plain names, and all numbers are finite: ten times as fast without the JSON encoder.
+    kind = type(value)
+    if kind is str and _PLAIN.fullmatch(value):  # type: ignore[call-overload] # a string by now
         return f'"{value}"'
+    if kind is int or kind is float:
+        return repr(value)
     return json.dumps(value, default=lambda one: one.isoformat() if isinstance(one, datetime) else str(one))
 
 

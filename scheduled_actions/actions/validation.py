@@ -111,8 +111,7 @@ class PayloadValidator:
         return handler
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Origin:
+class _Origin(NamedTuple):
     """The origin of an action and its follow-ups."""
 
     #: None: application code.
@@ -183,7 +182,11 @@ class ActionValidator:
     def _row(self, given: dict[str, Any], depth: int, origin: _Origin) -> dict[str, Any]:
         if origin.is_traced:
             given = tracing.with_trace(given)
-        own = {name: given.pop(name) for name in given.keys() & dependencies.NAMES}
+        own = (
+            {}
+            if dependencies.NAMES.isdisjoint(given)
+            else {name: given.pop(name) for name in given.keys() & dependencies.NAMES}
+        )
         prepared = self.payloads.prepare(
             given.pop("action_type"),
             given.pop("payload"),

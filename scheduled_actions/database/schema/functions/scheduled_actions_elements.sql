@@ -1,17 +1,18 @@
 -- Returns the elements of schedule_actions as rows of scheduled_actions, each with its validation error. The columns
--- have the same values as with schedule_action.
+-- have the same values as with schedule_action. The function is stable, so that the planner inlines it; the caller adds the
+-- ids.
 create or replace function scheduled_actions_elements(new_actions jsonb)
   returns table (
-    "position" bigint, id uuid, action_type text, payload jsonb, scheduled_at timestamptz, team_id text, priority integer,
+    "position" bigint, action_type text, payload jsonb, scheduled_at timestamptz, team_id text, priority integer,
     max_attempts integer, retry jsonb, lock_group text, lock_group_blocks boolean, dedup_key text, dedup_event text,
     dedup_open boolean, dedup_seconds double precision, dedup_mode text, target_type text, target_id text, user_id text,
     metadata jsonb, created_by text, condition jsonb, on_success jsonb, on_failure jsonb, limit_keys text[],
     parked_by text, expires_at timestamptz, on_expiry text, problem text
   )
-  language sql volatile
+  language sql stable
   as $$
     select
-      e.position, scheduled_actions_uuid7(), e.action_type,
+      e.position, e.action_type,
       case e.dedup_mode when 'append' then jsonb_build_array(e.payload) else e.payload end,
       e.due_at, e.team_id, e.priority, e.max_attempts, e.retry, e.lock_group, e.lock_group_blocks, e.dedup_key,
       e.dedup_event, e.dedup_key is not null and coalesce(e.dedup_window, e.usual_window) > 0,

@@ -7,6 +7,7 @@ create or replace function scheduled_actions_insert_element(element jsonb, wait_
     from scheduled_actions_elements(jsonb_build_array(element)) e
     cross join lateral scheduled_actions_insert_with_timeout(
       jsonb_populate_record(
-        null::scheduled_actions, to_jsonb(e) || jsonb_build_object('scheduled_by', scheduled_by)),
+        null::scheduled_actions,
+        to_jsonb(e) || jsonb_build_object('id', scheduled_actions_uuid7(), 'scheduled_by', scheduled_by)),
       e.dedup_seconds, e.dedup_mode, wait_ms) put
   $$;

@@ -7,7 +7,8 @@ create or replace function scheduled_actions_schedule(new_actions jsonb, schedul
   #variable_conflict use_column
   declare
     ids uuid[];
-    left_over bigint[];
+    inserted bigint;
+    left_over bigint[] := '{}';
     merged boolean[];
     position bigint;
     placed record;
@@ -33,39 +34,36 @@ create or replace function scheduled_actions_schedule(new_actions jsonb, schedul
     if unknown is not null then
       perform scheduled_actions_refuse(unknown);
     end if;
+    ids := array(select scheduled_actions_uuid7() from generate_series(1, jsonb_array_length(new_actions)));
     begin
       perform set_config('lock_timeout', wait_ms::text, true);
-      with elements as materialized (
-        select * from scheduled_actions_elements(new_actions) e
-        where e.problem is null or scheduled_actions_refuse(format('new_actions[%s]: %s', e.position - 1, e.problem))
-      ),
-      inserted as (
-        insert into scheduled_actions (
-          -- include: actions/new_action_columns,
-          scheduled_by
-        )
-        select
-          -- include: actions/new_action_columns,
-          scheduled_actions_schedule.scheduled_by
-        from elements
-        -- In the order of their keys to prevent deadlocks.
-        order by case when dedup_open then dedup_key end, position
-        on conflict (dedup_key, action_type, coalesce(team_id, ''), coalesce(dedup_event, '')) where dedup_open do nothing
-        returning id
+      insert into scheduled_actions (
+        -- include: actions/new_action_columns,
+        scheduled_by
       )
       select
-        array_agg(e.id order by e.position), array_agg(e.position order by e.dedup_key, e.position) filter (where i.id is null)
-      into ids, left_over
-      from elements e left join inserted i on i.id = e.id;
+        -- include: actions/new_action_columns,
+        scheduled_actions_schedule.scheduled_by
+      from (select ids[e.position::int] as id, e.* from scheduled_actions_elements(new_actions) e) e
+      where e.problem is null or scheduled_actions_refuse(format('new_actions[%s]: %s', e.position - 1, e.problem))
+      -- In the order of their keys to prevent deadlocks.
+      order by case when e.dedup_open then e.dedup_key end, e.position
+      on conflict (dedup_key, action_type, coalesce(team_id, ''), coalesce(dedup_event, '')) where dedup_open do nothing;
+      get diagnostics inserted = row_count;
       perform set_config('lock_timeout', callers_timeout, true);
     exception when lock_not_available or deadlock_detected or serialization_failure or unique_violation then
-      ids := array_fill(null::uuid, array[jsonb_array_length(new_actions)]);
-      left_over := array(
-        select e.position from scheduled_actions_elements(new_actions) e order by e.dedup_key, e.position);
+      inserted := 0;
     end;
-    merged := array_fill(false, array[coalesce(cardinality(ids), 0)]);
+    if inserted < cardinality(ids) then
+      left_over := array(
+        select e.position
+        from scheduled_actions_elements(new_actions) e
+        where not exists (select from scheduled_actions a where a.id = ids[e.position::int])
+        order by e.dedup_key, e.position);
+    end if;
+    merged := array_fill(false, array[cardinality(ids)]);
     -- Actions whose key is open are merged one by one, also in the order of their keys; `wait_ms` is their total wait.
-    foreach position in array coalesce(left_over, '{}') loop
+    foreach position in array left_over loop
       select put.id, put.deduplicated into placed
       from scheduled_actions_insert_element(
         new_actions -> (position - 1)::int,
