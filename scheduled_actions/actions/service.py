@@ -61,7 +61,7 @@ class Scheduler:
 
     def schedule_action(
         self,
-        new: NewAction,
+        new: NewAction | Mapping[str, Any],
         *,
         requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
@@ -69,7 +69,7 @@ class Scheduler:
         """Schedule one action, or merge it into a pending one; return the id of that action, and whether it was merged.
 
         Args:
-            new: The action.
+            new: The action, or its arguments by name.
             requester: The API token; None: application code.
             connection: Your own connection; the action exists once its transaction commits.
 

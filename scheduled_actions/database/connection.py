@@ -5,6 +5,7 @@ outage. This pool has no threads and connects on demand, so that the first call 
 """
 
 import os
+import select
 import selectors
 import socket
 import threading
@@ -290,9 +291,6 @@ def abort_connection(connection: Connection) -> None:
         duplicate.shutdown(socket.SHUT_RDWR)
 
 
-_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.DefaultSelector)
-
-
 def _is_alive(connection: _Bounded, *, idle_seconds: float) -> bool:
     # An idle connection has data to read only after a message of the server, usually that it closes the connection.
     if connection.closed or _has_something_to_read(connection):
@@ -308,6 +306,10 @@ def _is_alive(connection: _Bounded, *, idle_seconds: float) -> bool:
 
 def _has_something_to_read(connection: Connection) -> bool:
     # Not select(), which does not support file descriptors above 1023; not epoll, whose creation is too slow.
-    with _Selector() as selector:
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+    with selectors.DefaultSelector() as selector:
         selector.register(connection.fileno(), selectors.EVENT_READ)
         return bool(selector.select(timeout=0))

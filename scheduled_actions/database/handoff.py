@@ -37,7 +37,8 @@ def find(config: Config) -> Dev | None:
     if config.is_production:
         return None
     try:
-        descriptor = os.open(config.project / NAME, os.O_RDONLY | os.O_NOFOLLOW)
+        # A string, because this is called for each action: joining paths takes twice the time of the missing file.
+        descriptor = os.open(f"{config.project}/{NAME}", os.O_RDONLY | os.O_NOFOLLOW)
         with os.fdopen(descriptor, encoding="utf-8") as file:
             facts = json.load(file) if _is_locked(descriptor) else None
         if facts is None or facts["database"] != database_of(config):

@@ -34,6 +34,7 @@ create or replace function schedule_action(
     item scheduled_actions;
     seconds double precision := 0;
     problem text;
+    placed record;
   begin
     item.id := scheduled_actions_uuid7();
     item.action_type := action_type;
@@ -78,6 +79,9 @@ create or replace function schedule_action(
       seconds := coalesce(dedup_window, scheduled_actions_dedup_window(action_type));
     end if;
     item.dedup_open := seconds > 0;
-    return query select put.id, put.deduplicated from scheduled_actions_insert_with_timeout(item, seconds, dedup_mode) put;
+    placed := scheduled_actions_insert_with_timeout(item, seconds, dedup_mode);
+    id := placed.id;
+    deduplicated := placed.deduplicated;
+    return next;
   end
   $$;

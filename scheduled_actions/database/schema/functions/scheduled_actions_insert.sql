@@ -1,51 +1,52 @@
 -- The action is inserted, or merged into a pending one with the same open key. Returns the same as schedule_action.
-create or replace function scheduled_actions_insert(item scheduled_actions, dedup_window double precision, dedup_mode text)
-  returns table (id uuid, deduplicated boolean)
+create or replace function scheduled_actions_insert(
+  item scheduled_actions, dedup_window double precision, dedup_mode text, out id uuid, out deduplicated boolean
+)
   language plpgsql volatile
   as $$
   #variable_conflict use_column
   declare
     since timestamptz := scheduled_actions_now() - make_interval(secs => scheduled_actions_insert.dedup_window);
+    placed record;
   begin
     for attempt in 1 .. 5 loop
-      return query
-        insert into scheduled_actions as a (
-          -- include: actions/new_action_columns,
-          scheduled_by
-        )
-        values (
-          item.id, item.action_type, item.payload, item.team_id, item.priority, item.scheduled_at, item.max_attempts,
-          item.retry, item.lock_group, item.lock_group_blocks, item.dedup_key, item.dedup_event, item.dedup_open,
-          item.target_type, item.target_id, item.user_id, item.metadata, item.created_by, item.condition, item.on_success,
-          item.on_failure, item.limit_keys,
-          case when item.limit_keys is not null and item.scheduled_at <= scheduled_actions_now() then 'limit' end,
-          item.expires_at, item.on_expiry, item.scheduled_by
-        )
-        on conflict (dedup_key, action_type, coalesce(team_id, ''), coalesce(dedup_event, '')) where dedup_open
-        do update set
-          payload = case scheduled_actions_insert.dedup_mode
-            when 'latest' then excluded.payload
-            when 'first' then a.payload
-            when 'append' then
-              case jsonb_typeof(a.payload) when 'array' then a.payload else jsonb_build_array(a.payload) end || excluded.payload
-          end,
-          condition = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.condition else a.condition end,
-          on_success = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_success else a.on_success end,
-          on_failure = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_failure else a.on_failure end,
-          limit_keys = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.limit_keys else a.limit_keys end,
-          parked_by = case
-            when scheduled_actions_insert.dedup_mode = 'latest' and excluded.limit_keys is null
-              then nullif(a.parked_by, 'limit')
-            else a.parked_by
-          end,
-          expires_at = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.expires_at else a.expires_at end,
-          on_expiry = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_expiry else a.on_expiry end,
-          updated_at = scheduled_actions_now()
-        -- An action that is not pending, was created before the window or would become too large is not changed.
-        where a.status = 'pending' and a.created_at > since
-          and (scheduled_actions_insert.dedup_mode <> 'append'
-               or octet_length(a.payload::text) + octet_length(excluded.payload::text) <= 262144)
-        returning a.id, a.id <> item.id;
+      insert into scheduled_actions as a (
+        -- include: actions/new_action_columns,
+        scheduled_by
+      )
+      values (
+        item.id, item.action_type, item.payload, item.team_id, item.priority, item.scheduled_at, item.max_attempts,
+        item.retry, item.lock_group, item.lock_group_blocks, item.dedup_key, item.dedup_event, item.dedup_open,
+        item.target_type, item.target_id, item.user_id, item.metadata, item.created_by, item.condition, item.on_success,
+        item.on_failure, item.limit_keys,
+        case when item.limit_keys is not null and item.scheduled_at <= scheduled_actions_now() then 'limit' end,
+        item.expires_at, item.on_expiry, item.scheduled_by
+      )
+      on conflict (dedup_key, action_type, coalesce(team_id, ''), coalesce(dedup_event, '')) where dedup_open
+      do update set
+        payload = case scheduled_actions_insert.dedup_mode
+          when 'latest' then excluded.payload
+          when 'first' then a.payload
+          when 'append' then
+            case jsonb_typeof(a.payload) when 'array' then a.payload else jsonb_build_array(a.payload) end || excluded.payload
+        end,
+        condition = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.condition else a.condition end,
+        on_success = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_success else a.on_success end,
+        on_failure = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_failure else a.on_failure end,
+        limit_keys = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.limit_keys else a.limit_keys end,
+        parked_by = case
+          when scheduled_actions_insert.dedup_mode = 'latest' and excluded.limit_keys is null
+            then nullif(a.parked_by, 'limit')
+          else a.parked_by
+        end,
+        expires_at = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.expires_at else a.expires_at end,
+        on_expiry = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_expiry else a.on_expiry end,
+        updated_at = scheduled_actions_now()
+      -- An action that is not pending, was created before the window or would become too large is not changed.
+      where a.status = 'pending' and a.created_at > since
+        and (scheduled_actions_insert.dedup_mode <> 'append'
+             or octet_length(a.payload::text) + octet_length(excluded.payload::text) <= 262144)
+      returning a.id, a.id <> item.id into id, deduplicated;
       if found then
         return;
       end if;
@@ -60,6 +61,8 @@ create or replace function scheduled_actions_insert(item scheduled_actions, dedu
     -- Each time the key was closed, another transaction opened it again. The action must not be dropped, so it is inserted
     -- without an open key.
     item.dedup_open := false;
-    return query select put.id, put.deduplicated from scheduled_actions_insert(item, 0, 'latest') put;
+    placed := scheduled_actions_insert(item, 0, 'latest');
+    id := placed.id;
+    deduplicated := placed.deduplicated;
   end
   $$;
