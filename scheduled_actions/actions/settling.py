@@ -22,7 +22,7 @@ from scheduled_actions.actions.rules.settlement import Settlement, SettlementRes
 from scheduled_actions.core.action import Action, Claimed, Status
 from scheduled_actions.core.log import log
 from scheduled_actions.database.connection import Connection, atomic
-from scheduled_actions.database.statements import numbers, uuids
+from scheduled_actions.database.statements import binary_uuids, numbers, texts, uuids
 from scheduled_actions.database.transactions import LOCK_WAIT_MS
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ class SettlementRow:
 
 
 class Completion(NamedTuple):
-    """A completed first attempt of which only the times are stored: the outcome of most actions.
+    """A completed first attempt of which only the times and the result are stored: the outcome of most actions.
 
-    The action has no result, follow-up, history entry or lock group, and no schedule waits for it to end.
+    The action has no follow-up, history entry or lock group, and no schedule waits for it to end.
     """
 
     action_id: UUID
@@ -81,6 +81,8 @@ class Completion(NamedTuple):
     max_attempts: int
     #: Whether the action has limit keys, whose slots are freed.
     has_slots: bool = False
+    #: As JSON text; None if the handler returned nothing.
+    result: str | None = None
 
 
 #: The order in which statements write and lock actions, so that two sessions never wait for each other in a circle.
@@ -154,18 +156,19 @@ def complete(
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
     """
     in_order = sorted(completions, key=_LOCK_ORDER)
-    ids, tokens, started, ended, max_attempts, has_slots = zip(*in_order, strict=True)
+    ids, tokens, started, ended, max_attempts, has_slots, results = zip(*in_order, strict=True)
     written, announced = store.sql.run_one(
         connection,
         "complete_limited" if any(has_slots) else "complete_actions",
         {
-            "ids": uuids(ids),
-            "tokens": uuids(tokens),
+            "ids": binary_uuids(ids),
+            "tokens": binary_uuids(tokens),
             "started": numbers(started),
             "ended": numbers(ended),
             "max_attempts": numbers(max_attempts),
+            "results": texts(results) if any(results) else "{}",
             "begun_at": tick.started_at,
-            "running": uuids(running),
+            "running": binary_uuids(running),
             "tick_id": tick.id,
             "announcement": announcement,
             "patience_ms": LOCK_WAIT_MS,

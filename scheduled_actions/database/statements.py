@@ -121,10 +121,17 @@ class _UuidArrayDumper(Dumper):
 psycopg.adapters.register_dumper(UuidArray, _UuidArrayDumper)
 
 
-def uuids(ids: Iterable[UUID]) -> UuidArray:
-    """Format ids as an array parameter; a connection opened before this module was imported cannot send it.
+def uuids(ids: Iterable[UUID]) -> str:
+    """Format ids as an array literal of Postgres."""
+    # Without hyphens, which Postgres does not need. `bytes.hex` takes a quarter of the time of `UUID.hex`.
+    return f"{{{','.join([one.bytes.hex() for one in ids])}}}"
 
-    The binary format takes a sixth of the time of a literal, here and in the server, which parses text digit by digit.
+
+def binary_uuids(ids: Iterable[UUID]) -> UuidArray:
+    """Format ids as an array in the binary format of Postgres, for the connections of this package.
+
+    A caller's connection that was opened before this module was imported cannot send it. It takes a sixth of the time of
+    a literal, here and in the server, which parses text digit by digit.
     """
     values = [one.int.to_bytes(16, "big") for one in ids]
     if not values:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from scheduled_actions.actions import claims, settling, store as actions
 from scheduled_actions.core.action import Status
@@ -360,20 +360,26 @@ def complete(connection, *completions, running=(), tick=None):
         },
     ),
     times=st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)),
-    max_attempts=st.integers(1, 1000),
+    outcome=st.fixed_dictionaries(
+        {
+            "max_attempts": st.integers(1, 1000),
+            "result": st.sampled_from([None, "null", '"null"', '{"text": "\\\\ \\" {},é"}', "[1, 2]", "false"]),
+        }
+    ),
     has_slots=st.booleans(),
 )
+@example(columns={"result": {"n": 1}}, times=(0, 1), outcome={"max_attempts": 1, "result": "null"}, has_slots=False)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_completion_stores_the_same_row_as_settling_the_outcome(connection, columns, times, max_attempts, has_slots):
+def test_a_completion_stores_the_same_row_as_settling_the_outcome(connection, columns, times, outcome, has_slots):
     set_clock(connection, NOW)
     for _ in range(2):
         insert(connection, **columns)
     by_settle, by_complete, tick = claim(connection), claim(connection), a_tick(connection)
     started, ended = min(times), max(times)
     at = {"started_at": NOW + timedelta(microseconds=started), "ended_at": NOW + timedelta(microseconds=ended)}
-    settled = replace(an_outcome(by_settle), max_attempts=max_attempts, **at)
+    settled = replace(an_outcome(by_settle, result=outcome["result"]), max_attempts=outcome["max_attempts"], **at)
     completion = new_completion(by_complete, started=started, ended=ended)
-    completion = completion._replace(max_attempts=max_attempts, has_slots=has_slots)
+    completion = completion._replace(has_slots=has_slots, **outcome)
 
     settle(connection, settled, tick=tick)
     complete(connection, completion, tick=tick)

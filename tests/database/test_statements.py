@@ -23,6 +23,8 @@ _MOMENTS = [
     [
         (statements.uuids, _SOME, "uuid"),
         (statements.uuids, [], "uuid"),
+        (statements.binary_uuids, _SOME, "uuid"),
+        (statements.binary_uuids, [], "uuid"),
         (statements.numbers, [0, -3, 10**12], "bigint"),
         (statements.numbers, [0.1, 3600.0, 1e-7, 1e300], "double precision"),
         (statements.instants, _MOMENTS, "timestamptz"),
@@ -38,6 +40,6 @@ def test_formatted_arrays_are_read_back_unchanged(connection, write, values, kin
 
 
 def test_any_iterable_is_accepted(connection):
-    (read,) = connection.execute("select %s::uuid[]", [statements.uuids(one for one in _SOME)]).fetchone()
+    (read,) = connection.execute("select %s::uuid[]", [statements.binary_uuids(one for one in _SOME)]).fetchone()
 
     assert read == _SOME

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol, TypeAlias, assert_never
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, assert_never
 from uuid import UUID
 
 from scheduled_actions.core import json_text
@@ -284,18 +284,12 @@ def reports_failure(result: str) -> bool:
     return isinstance(found, dict) and found.get("success") is False and found.keys() <= _FAILURE_KEYS
 
 
-def leaves_only_times(action: Claimed, outcome: Outcome) -> bool:
-    """Whether an outcome is a plain completion: charged, with nothing else to store, and nothing to free except slots.
+def is_plain_completion(outcome: Outcome, action: Claimed) -> TypeGuard[Completed]:
+    """Whether an outcome is charged and only stores times and a result, with nothing to free except slots.
 
     Does not consider whether the action's schedule waits for the action to end.
     """
-    return (
-        type(outcome) is Completed
-        and outcome.result is None
-        and _is_first(action)
-        and action.lock_group is None
-        and not action.has_follow_ups
-    )
+    return type(outcome) is Completed and _is_first(action) and action.lock_group is None and not action.has_follow_ups
 
 
 def _is_first(action: AttemptedAction) -> bool:

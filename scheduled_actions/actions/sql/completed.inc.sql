@@ -11,13 +11,15 @@ completed as (
     started_at = %(begun_at)s + o.started * interval '1 microsecond',
     completed_at = %(begun_at)s + o.ended * interval '1 microsecond',
     error_message = null,
+    result = coalesce(nullif(o.result, 'null')::jsonb, a.result),
     claim_token = null,
     lease_expires_at = null,
     updated_at = scheduled_actions_now()
   from patience
   cross join unnest(
-    %(ids)s::uuid[], %(tokens)s::uuid[], %(started)s::bigint[], %(ended)s::bigint[], %(max_attempts)s::integer[]
-  ) as o (id, token, started, ended, max_attempts)
+    %(ids)s::uuid[], %(tokens)s::uuid[], %(started)s::bigint[], %(ended)s::bigint[], %(max_attempts)s::integer[],
+    %(results)s::text[]
+  ) as o (id, token, started, ended, max_attempts, result)
   where a.id = o.id
     and a.claim_token = o.token
     and (

@@ -27,7 +27,7 @@ from scheduled_actions.actions.rules.settlement import (
     TimedOut,
     decide,
     history_entry,
-    leaves_only_times,
+    is_plain_completion,
     reports_failure,
 )
 from scheduled_actions.actions.settling import Completion, SettlementRow
@@ -407,13 +407,13 @@ class RunningTick:
         )
 
     def completions(self, attempts: Iterable[Attempt]) -> list[Completion] | None:
-        """Convert results to plain completions; return None if any result has more to write than its times."""
+        """Convert results to plain completions; return None if any has more to write than its times and result."""
         begun = self.begun
         completions = []
         for attempt in attempts:
-            claimed, result = attempt.claimed, attempt.result
+            claimed, result, outcome = attempt.claimed, attempt.result, attempt.result.outcome
             has_more = result.follow_ups or attempt.is_settled or attempt.is_awaited
-            if has_more or not leaves_only_times(claimed, result.outcome):
+            if has_more or not is_plain_completion(outcome, claimed):
                 return None
             started, ended = attempt.started, attempt.ended
             assert started is not None and ended is not None  # noqa: S101, PT018 - its handler has returned
@@ -425,6 +425,7 @@ class RunningTick:
                     int((ended - begun) * 1e6),
                     attempt.max_attempts,
                     claimed.limit_keys is not None,
+                    outcome.result,
                 )
             )
         return completions
