@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-limits proof-malice proof-on-time proof-pgbouncer proof-vercel trace-paths format lint types registry docs-drawings ci
+.PHONY: help install run demo demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-limits proof-malice proof-on-time proof-pgbouncer proof-vercel trace-paths format lint types registry docs-benchmarks docs-drawings ci
 
 # The first Python on the path that is 3.11 or newer; override: `make install PYTHON=/path/to/python`.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -148,6 +148,10 @@ types: $(DEV) ## Check the types
 
 registry: $(DEV) ## Build handlers/_registry.py from the source of handlers/
 	$(BIN)/python registry_build.py
+
+docs-benchmarks: $(DEV) ## Write the latest results of bench, bench-peers and bench-cost into README and docs
+	$(BIN)/python -m benchmarks.report $(RESULTS) --docs
+	test ! -e benchmarks/results/cost.json || $(BIN)/python -m benchmarks.cost --measured benchmarks/results/cost.json --docs
 
 docs-drawings: $(DEV) ## Draw the import order from pyproject.toml as images in docs/images
 	$(BIN)/python -m docs.drawings

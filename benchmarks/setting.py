@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ _SERVER_SETTINGS = (
 
 
 def setting_of(databases: Databases) -> dict[str, Any]:
-    """Return the machine, versions and relevant settings, by name."""
+    """Return the date, machine, versions and relevant settings, by name."""
     settings = Settings()
     with databases.connection() as connection:
         server = dict.fromkeys(_SERVER_SETTINGS, "") | {
@@ -40,6 +41,7 @@ def setting_of(databases: Databases) -> dict[str, Any]:
         }
         version = connection.execute("show server_version").fetchone()
     return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "machine": f"{platform.system()} {platform.machine()}, {_cores()} cores, {_processor()}",
         "load at the beginning": load(),
         "PostgreSQL": f"{version and version[0]}, {'embedded' if databases.is_embedded else 'external'}",

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from benchmarks.cost.__main__ import main
+from benchmarks.cost.__main__ import main, write_page
 from benchmarks.cost.lifecycle import LIFE, MANY, ONE, PARTS, PRUNE, TICKS
 from benchmarks.cost.meter import RUN, Meter, check_steps
-from benchmarks.cost.report import Costs, Growth, compare, growth, table
+from benchmarks.cost.report import Costs, Growth, compare, features_table, growth, steps_table, table
 from benchmarks.databases import URL_VARIABLE, connected
 from benchmarks.harness import WrongResultError
+from benchmarks.report.documents import COST_PAGE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,3 +151,36 @@ def test_a_feature_is_measured_on_each_step_from_schedule_to_prune(
     ticks = sum(steps[part]["statements"][0] for part in PARTS)
     assert steps[TICKS]["statements"] == [pytest.approx(ticks)]
     assert steps[LIFE]["process"][0] > 0
+
+
+def test_the_tables_of_the_docs_show_medians_and_what_a_feature_adds_to_as_many_plain_actions():
+    costs = Costs()
+    counts = {"statements": 1.0, "control": 0.5, "round_trips": 2.0}
+    for cpu in (10.0, 12.0, 30.0):
+        costs.add("plain action", "action", {LIFE: {"process": cpu, "postgres": 20.0, "wal": 1_000.0, **counts}})
+        costs.add("after", "pair", {LIFE: {"process": 100.0, "postgres": cpu, "wal": 2_500.0, **counts}})
+
+    steps = steps_table(costs, "plain action").splitlines()
+    features = features_table(
+        costs, plain="plain action", life=LIFE, actions={"plain action": 1, "after": 2}
+    ).splitlines()
+
+    assert steps[2:] == ["| life | 12 | 20 | 1,000 | 1.5 | 2 |"]
+    assert features[2:] == [
+        "| plain action (action) | 32 | 1,000 | 1.5 |  |  |  |",
+        "| after (pair, 2 actions) | 112 | 2,500 | 1.5 | +48 | +500 | -1.5 |",
+    ]
+
+
+def test_the_page_of_the_costs_is_written_from_results(tmp_path):
+    costs = Costs()
+    costs.add("plain action", "action", {LIFE: {"process": 1.0, "postgres": 2.0, "wal": 3.0}})
+    page = tmp_path / "page.md"
+    page.write_text(COST_PAGE.read_text())
+
+    write_page(costs, {"date": "2026-11-30"}, page)
+
+    written = page.read_text()
+    assert "| Measured |  |\n| --- | --- |\n| date | 2026-11-30 |\n\n" in written
+    assert "| life | 1 | 2 | 3 |  |  |\n\n" in written
+    assert "| plain action (action) | 3 | 3 |  |  |  |  |\n\n" in written

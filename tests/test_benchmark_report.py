@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -17,6 +19,7 @@ from benchmarks.peers.__main__ import absolute, prepare
 from benchmarks.peers.contenders import PEERS
 from benchmarks.peers.serve import MARK_EVERY, Marks
 from benchmarks.report.__main__ import main
+from benchmarks.report.documents import PAGE, README, replace_table, write_pages
 from benchmarks.report.plots import Line, bars_plot, distribution_plot, lines_plot
 
 
@@ -108,6 +111,58 @@ def test_a_plot_with_one_point_or_equal_values_is_drawn():
     assert "<circle" in lines_plot([Line("a", [(1, [2.0])])], x_name="n", y_name="ms")
     assert "<rect" in bars_plot([("ours", [5.0, 5.0])], unit="jobs/s")
     assert "<polyline" in distribution_plot([("linger", [0.0, 0.0])], x_name="ms")
+
+
+def a_peers_run():
+    def line(name, baseline, measured, other):
+        return Comparison(name=name, baseline_name=baseline, unit="jobs/s", measured=measured, baseline=other)
+
+    ours = "ours, HTTP, 2 workers"
+    return {
+        "setting": {"date": "2026-11-30", "PostgreSQL": "18.4", "celery (celery 5.7.0)": "jobs in Redis"},
+        "results": [
+            line(ours, "graphile-worker x1", [10.0, 20.0, 20.0], [20.0, 25.0, 20.0]).as_json(),
+            line(ours, "graphile-worker x2", [10.0, 20.0, 20.0], [10.0, 20.0, 10.0]).as_json(),
+            line(ours, "celery x2", [10.0, 20.0, 20.0], [1.0, 2.0, 1.0]).as_json(),
+        ],
+    }
+
+
+def test_the_tables_of_the_docs_are_written_from_the_results(tmp_path):
+    page, readme, plot = tmp_path / "page.md", tmp_path / "README.md", tmp_path / "plot.svg"
+    shutil.copy(PAGE, page)
+    shutil.copy(README, readme)
+
+    write_pages([a_peers_run()], page=page, readme=readme, plot=plot)
+    write_pages([json.loads(a_run(tmp_path / "run.json").read_text())], page=page, readme=readme, plot=plot)
+
+    written = page.read_text()
+    assert (
+        "| Comparison with other queues |  |\n| --- | --- |\n| date | 2026-11-30 |\n| PostgreSQL | 18.4 |\n" in written
+    )
+    assert "| ours, HTTP, 2 workers | 20 | 10 to 20 |\n| graphile-worker x1 | 20 | 20 to 25 |\n" in written
+    assert "| celery x2 | 10.00 (10.00 to 20.00) |\n" in written
+    assert "| celery (celery 5.7.0) | jobs in Redis |\n" in written
+    assert (
+        "| drain | 6,000 actions/s | same <SQL> | 10,000 actions/s | 0.60 (0.50 to 0.90) | ≥ 0.7: missed |" in written
+    )
+    quoted = readme.read_text().partition("| compared with |")[2].splitlines()[2:5]
+    assert quoted == [
+        "| graphile-worker, 1 process | 0.80 (0.50 to 1.00) |",
+        "| celery, 2 processes | 10.00 (10.00 to 20.00) |",
+        "",
+    ]
+    assert ET.fromstring(plot.read_text()).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_a_page_without_the_table_is_refused(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("| a | b |\n| --- | --- |\n| 1 | 2 |\n")
+
+    replace_table(page, "| a | b |\n| --- | --- |\n| 3 | 4 |")
+    assert page.read_text() == "| a | b |\n| --- | --- |\n| 3 | 4 |\n"
+    with pytest.raises(ValueError, match="must contain one table"):
+        replace_table(page, "| c | d |\n| --- | --- |")
 
 
 def test_every_peer_is_pinned_without_a_registry_url():

@@ -60,6 +60,7 @@ TARGETS += [
     "lint",
     "types",
     "registry",
+    "docs-benchmarks",
     "docs-drawings",
     "ci",
 ]

@@ -20,16 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.cost import features
 from benchmarks.cost.features import FEATURES, Feature
-from benchmarks.cost.lifecycle import FULL, PARTS, SMOKE, Setup, Size, measure
-from benchmarks.cost.report import Costs, compare, table
+from benchmarks.cost.lifecycle import FULL, LIFE, PARTS, SMOKE, Setup, Size, measure
+from benchmarks.cost.report import Costs, compare, features_table, steps_table, table
 from benchmarks.databases import URL_VARIABLE, Databases, databases
 from benchmarks.output import leave
 from benchmarks.receiver import receiver
+from benchmarks.report.documents import COST_PAGE, replace_table, setting_table
 from benchmarks.serving import make_project
 from benchmarks.setting import load, setting_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 #: Settings of the temporary server that leave out disk and background work, so that only the actions are measured.
 _SERVER = {
@@ -44,7 +45,10 @@ _RELOAD_SECONDS = 10.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure or read the costs, print the tables and return the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.docs and not options.measured:
+        parser.error("--docs needs --measured")
     _silence_logs()
     code, costs = 0, Costs()
     if options.measured:
@@ -54,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         size = SMOKE if options.smoke else FULL
         size = size if options.rounds is None else replace(size, rounds=options.rounds)
         code = _measure(wanted, size, costs, options.json)
+    if options.docs:
+        write_page(costs, json.loads(options.measured[0].read_text(encoding="utf-8"))["setting"])
+        return code
     print(f"\n{table(costs)}")
     if options.compare:
         print(f"\n{compare(_read(options.compare), costs, parts=PARTS)}")
@@ -103,6 +110,15 @@ def _measure(wanted: Sequence[Feature], size: Size, costs: Costs, file: Path | N
         content = {"setting": setting, "notes": notes, "seconds": round(seconds, 1), "costs": costs.as_json()}
         file.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 1 if failures else 0
+
+
+def write_page(costs: Costs, setting: Mapping[str, Any], page: Path = COST_PAGE) -> None:
+    """Write the tables of docs/explanation/performance.md."""
+    actions = {feature.name: feature.actions for feature in FEATURES}
+    plain = FEATURES[0].name
+    replace_table(page, setting_table("Measured", setting))
+    replace_table(page, steps_table(costs, plain))
+    replace_table(page, features_table(costs, plain=plain, life=LIFE, actions=actions))
 
 
 def _usable(
@@ -203,6 +219,9 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="FILE",
         help="use the combined rounds of these files instead of measuring",
+    )
+    parser.add_argument(
+        "--docs", action="store_true", help="write the tables of docs/explanation/performance.md, with --measured"
     )
     return parser
 

@@ -95,6 +95,81 @@ def _number(value: float, metric: str) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
+# -- the page of the docs ----------------------------------------------------------------------------------------------
+
+_STEP_HEADS = ("step", "CPU µs, process", "CPU µs, Postgres", "WAL bytes", "statements", "round trips")
+_FEATURE_HEADS = ("feature", "CPU µs", "WAL bytes", "statements", "more CPU µs", "more WAL bytes", "more statements")
+
+
+def steps_table(costs: Costs, feature: str) -> str:
+    """Return the medians of each step of a feature as a Markdown table; statements include transaction control."""
+    rows = []
+    for step in costs.values[feature]:
+        cpu = [_middle(costs, feature, step, side) for side in ("process", "postgres", "wal")]
+        statements = _statements(costs, feature, step)
+        rows.append([step, *map(_whole, cpu), _count(statements), _count(_middle(costs, feature, step, "round_trips"))])
+    return _markdown(_STEP_HEADS, rows)
+
+
+def features_table(costs: Costs, *, plain: str, life: str, actions: Mapping[str, int]) -> str:
+    """Return the cost of a life with each feature, and how much more that is than plain actions, as a Markdown table.
+
+    Args:
+        costs: The measured costs.
+        plain: The feature to compare with.
+        life: The step that is the sum of all others.
+        actions: Number of completed actions per unit of each feature; as many plain actions are subtracted.
+    """
+    rows = []
+    base = _life(costs, plain, life)
+    for feature in costs.values:
+        found = _life(costs, feature, life)
+        more = [
+            None if one is None or other is None else one - actions[feature] * other
+            for one, other in zip(found, base, strict=True)
+        ]
+        unit = costs.units[feature] if actions[feature] == 1 else f"{costs.units[feature]}, {actions[feature]} actions"
+        signed = ["" if feature == plain else text for text in (*map(_signed, more[:2]), _signed(more[2], digits=3))]
+        rows.append([f"{feature} ({unit})", *map(_whole, found[:2]), _count(found[2]), *signed])
+    return _markdown(_FEATURE_HEADS, rows)
+
+
+def _life(costs: Costs, feature: str, step: str) -> list[float | None]:
+    sides = [_middle(costs, feature, step, side) for side in ("process", "postgres")]
+    cpu = sum(side for side in sides if side is not None) if any(side is not None for side in sides) else None
+    return [cpu, _middle(costs, feature, step, "wal"), _statements(costs, feature, step)]
+
+
+def _statements(costs: Costs, feature: str, step: str) -> float | None:
+    counts = [_middle(costs, feature, step, metric) for metric in ("statements", "control")]
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def _middle(costs: Costs, feature: str, step: str, metric: str) -> float | None:
+    values = costs.of(feature, step, metric)
+    return median(values) if values else None
+
+
+def _whole(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
+
+
+def _count(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+def _signed(value: float | None, *, digits: int = 0) -> str:
+    if value is None:
+        return ""
+    text = f"{value:+,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text
+
+
+def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    rule = ["---", *["---:"] * (len(heads) - 1)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [heads, rule, *rows])
+
+
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
 

@@ -1,1 +1,1 @@
-"""Report of benchmark results as one HTML page: `python -m benchmarks.report RESULTS.json … > report.html`."""
+"""Report of benchmark results, as one HTML page or in the docs: `python -m benchmarks.report RESULTS.json …`."""

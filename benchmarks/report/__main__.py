@@ -1,6 +1,6 @@
-"""Print the report of benchmark results as HTML: `python -m benchmarks.report RESULTS.json …`.
+"""Print benchmark results as an HTML page, or write them into the docs: `python -m benchmarks.report RESULTS.json …`.
 
-Exit codes: 0 report written, 2 a file is not a result of the benchmarks.
+Exit codes: 0 report or pages written, 2 a file is not a result of the benchmarks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.report.documents import write_pages
 from benchmarks.report.page import page
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page to standard output and return the exit code."""
+    """Write the report to standard output, or the pages of the docs, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.report",
         description="Print benchmark results as one HTML page with plots and tables.",
@@ -30,12 +31,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FILE",
         help='milliseconds as JSON: a list, or an object of lists by mechanism ({"linger": [3.1, …]})',
     )
+    parser.add_argument(
+        "--docs",
+        action="store_true",
+        help="write the results into README.md, docs/explanation/benchmarks.md and its plot",
+    )
     options = parser.parse_args(arguments)
     try:
         runs = [_run(path) for path in options.results]
         lateness = _lateness(json.loads(options.lateness.read_text(encoding="utf-8"))) if options.lateness else {}
     except (OSError, ValueError) as error:
         parser.error(str(error))
+    if options.docs:
+        write_pages(runs)
+        return 0
     for run in runs:
         lateness = _lateness(run.get("lateness", {})) | lateness
     sys.stdout.write(page(runs, lateness))

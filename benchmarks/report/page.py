@@ -6,6 +6,7 @@ from html import escape
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.report.documents import PEERS_UNIT
 from benchmarks.report.plots import Line, bars_plot, distribution_plot, lines_plot, number_text
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ _EXPECTED = (
     "Claim of a hundred against backlog",
 )
 _LATENESS = "Lateness: start minus scheduled_at"
-_PEERS_UNIT = "jobs/s"
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --soft: #5f6670; --rule: #d9dde2; --paper: #fff;
@@ -114,14 +114,14 @@ def _peer_figures(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     bars: dict[str, Sequence[float]] = {}
     for run in runs:
         for one in run["results"]:
-            if one["unit"] == _PEERS_UNIT:
+            if one["unit"] == PEERS_UNIT:
                 bars.setdefault(one["name"], one["measured_rounds"])
                 bars.setdefault(one["baseline"], one["baseline_rounds"])
     name = "No-op jobs through each queue, same server, same run"
     if not bars:
         return [_figure(name, None)]
     ordered = sorted(bars.items(), key=lambda bar: median(bar[1]), reverse=True)
-    return [_figure(name, bars_plot(ordered, unit=_PEERS_UNIT))]
+    return [_figure(name, bars_plot(ordered, unit=PEERS_UNIT))]
 
 
 def _figure(name: str, content: str | None) -> str:
