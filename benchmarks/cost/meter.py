@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 CLAIM, RUN, SETTLE, OTHER = "claim", "run", "settle", "rest of the tick"
 #: A transaction on the tick's own thread belongs to the first step whose pattern one of its statements matches.
 _PATTERNS = {
-    CLAIM: re.compile(rb"'processing'.*,\s+claim_token = (\$|case)|insert into scheduled_action_holds"),
-    SETTLE: re.compile(rb"claim_token = null"),
+    CLAIM: re.compile(
+        rb"'processing'.*,\s+claim_token = (\$|case)|insert into scheduled_action_holds|scheduled_actions_claim_free\("
+    ),
+    SETTLE: re.compile(rb"claim_token = null|scheduled_actions_complete\("),
 }
 #: Command tags of transaction control.
 _CONTROL = frozenset({b"BEGIN", b"COMMIT", b"ROLLBACK", b"SAVEPOINT", b"RELEASE"})

@@ -159,7 +159,7 @@ def complete(
     ids, tokens, started, ended, max_attempts, has_slots, results = zip(*in_order, strict=True)
     written, announced = store.sql.run_one(
         connection,
-        "complete_limited" if any(has_slots) else "complete_actions",
+        "complete_actions",
         {
             "ids": binary_uuids(ids),
             "tokens": binary_uuids(tokens),
@@ -167,6 +167,7 @@ def complete(
             "ended": numbers(ended),
             "max_attempts": numbers(max_attempts),
             "results": texts(results) if any(results) else "{}",
+            "has_slots": any(has_slots),
             "begun_at": tick.started_at,
             "running": binary_uuids(running),
             "tick_id": tick.id,

@@ -87,8 +87,8 @@ def filled(shared_connection):
     return shared_connection
 
 
-def fill(connection):
-    """Insert twenty thousand actions, and update the planner's statistics."""
+def fill(connection, *, analyzes=True):
+    """Insert twenty thousand actions; if wanted, update the planner's statistics."""
     connection.execute(
         "insert into scheduled_actions (action_type, status, team_id, lock_group, scheduled_at, completed_at,"
         " user_id, target_type, target_id, schedule_id, occurrence_at, deadline_id, deadline_stage, scheduled_by)"
@@ -102,7 +102,8 @@ def fill(connection):
         {"busy": _AN_ID, "rare": _ANOTHER_ID},
     )
     insert(connection, action_type="rare:run", status="failed", completed_at=datetime(2020, 1, 1, tzinfo=UTC))
-    connection.execute("vacuum (analyze) scheduled_actions")
+    if analyzes:
+        connection.execute("vacuum (analyze) scheduled_actions")
 
 
 def scanned(plan, found=None):
@@ -408,10 +409,12 @@ def test_claims_read_no_parked_actions_of_full_limits_and_pauses(connection):
         "most": 100,
         "left_out": [],
     }
-    for name in ("claim_free", "hold_groups", "find_others"):
+    for name in ("hold_groups", "find_others"):
         with connection.transaction(force_rollback=True):
             plan = plan_of(connection, name, _SCAN_START | claiming)
         assert rows_read(plan) <= 100, name
+    with connection.transaction(force_rollback=True):
+        assert pages_read(connection, "claim_free", _SCAN_START | claiming) <= 250
 
 
 def test_the_queues_of_full_limits_are_passed_over_without_reading_their_actions(connection):
@@ -450,10 +453,10 @@ def test_the_estimates_of_claims_are_far_below_those_that_servers_compile(connec
     )
     connection.execute("vacuum analyze scheduled_actions")
     scan = {**claims.scan_parameters(claims.START, ()), "wanted": 100, "window": 400, "most": 400, "left_out": []}
-    claim = {"token": _AN_ID, "lease_expires_at": datetime(2100, 1, 1, tzinfo=UTC), "with_series": False}
+    claim = {"token": _AN_ID, "lease_expires_at": datetime(2100, 1, 1, tzinfo=UTC)}
     held = {"team_ids": [""] * 50, "lock_groups": [f"group:{n}" for n in range(50)], "kept": []}
 
-    for name in ("claim_free", "hold_groups", "claim_held"):
+    for name in ("hold_groups", "claim_held"):
         with connection.transaction(force_rollback=True):
             ((plan,),) = connection.execute("explain (format json) " + statement(name), {**scan, **claim, **held})
         # From 100,000 on, a server with JIT compiles the statement each time, which takes longer than the claim.
@@ -507,3 +510,44 @@ def test_an_instant_is_clamped_to_those_that_python_represents(connection, given
     ).fetchone()
 
     assert found == (True,)
+
+
+@pytest.mark.parametrize("name", ["claim_free", "complete"])
+def test_claims_and_completions_are_planned_once_and_never_compiled(connection, name):
+    (settings,) = connection.execute(
+        "select proconfig from pg_proc where proname = %s", [f"scheduled_actions_{name}"]
+    ).fetchone()
+
+    assert {"jit=off", "plan_cache_mode=force_generic_plan"} <= set(settings)
+
+
+def test_claims_and_completions_that_were_planned_for_an_empty_table_use_indexes_in_a_large_one(connection):
+    lease = datetime(2100, 1, 1, tzinfo=UTC)
+    claim = _SCAN_START | {"wanted": 10, "token": _AN_ID, "lease_expires_at": lease, "with_series": True}
+    completion = {
+        "ids": [_AN_ID], "tokens": [_AN_ID], "started": [0], "ended": [0], "max_attempts": [3], "results": "{}", "begun_at": lease,
+        "running": [], "tick_id": _AN_ID, "announcement": 1, "patience_ms": "500",
+    }  # fmt: skip
+    given = [
+        ("claim_free", claim),
+        *(("complete_actions", completion | {"has_slots": value}) for value in (True, False)),
+    ]
+    connection.execute("vacuum (analyze) scheduled_actions")
+    for name, parameters in given:
+        connection.execute(statement(name), parameters)
+
+    fill(connection, analyzes=False)
+
+    # The table has more than a thousand pages; a claimed action writes to a dozen.
+    assert [number for name, parameters in given if (number := pages_read(connection, name, parameters)) > 300] == []
+
+
+def pages_read(connection, name, parameters):
+    """Run a statement; return the number of pages that it and the statements of its functions have read.
+
+    It is run before, and undone, because its first run in a session also reads pages of the catalog.
+    """
+    with connection.transaction(force_rollback=True):
+        connection.execute(statement(name), parameters)
+    ((plan,),) = connection.execute("explain (analyze, buffers, format json) " + statement(name), parameters).fetchone()
+    return buffers(plan["Plan"])

@@ -1,8 +1,17 @@
--- The actions whose claim is still valid are completed. All are at their first attempt, without a lock group or limit keys
--- and without data except their times (microseconds after `begun_at`) and results; for such outcomes this takes less than
--- two thirds of the time of `settle.sql`, and for a few less than half. `results` is empty if there are none.
--- An occurrence whose schedule waits for its end is left to `settle.sql` and stays announced until then.
--- The next starts are announced and row locks are awaited as in `settle.sql`. The tick is open: a closed one is
--- reopened by its first announcement, which never comes with a completion. `ids` is null if all actions were written.
--- include: actions/completed,
--- include: actions/completions_written
+-- The actions whose claim is still valid are completed, and the next starts announced. Returns the actions completed, null
+-- if all were, and whether the announcement is valid.
+select *
+from scheduled_actions_complete(
+  ids => %(ids)s,
+  tokens => %(tokens)s,
+  started => %(started)s::bigint[],
+  ended => %(ended)s::bigint[],
+  attempts_allowed => %(max_attempts)s::integer[],
+  results => %(results)s::text[],
+  has_slots => %(has_slots)s,
+  begun_at => %(begun_at)s,
+  next_running => %(running)s,
+  tick_id => %(tick_id)s,
+  number => %(announcement)s,
+  patience_ms => %(patience_ms)s::text
+)

@@ -1,26 +1,22 @@
--- Completes the actions whose claim is still valid, as described in `complete_actions.sql`.
-with patience as materialized (
-  select set_config('lock_timeout', %(patience_ms)s, true)
-),
-completed as (
+-- Completes the actions whose claim is still valid, as described in `scheduled_actions_complete`.
+with completed as (
   update scheduled_actions a
   set
     status = 'completed',
     attempts = least(greatest(a.attempts, 0), 2147483646) + 1,
     max_attempts = coalesce(a.max_attempts, o.max_attempts),
-    started_at = %(begun_at)s + o.started * interval '1 microsecond',
-    completed_at = %(begun_at)s + o.ended * interval '1 microsecond',
+    started_at = begun_at + o.started * interval '1 microsecond',
+    completed_at = begun_at + o.ended * interval '1 microsecond',
     error_message = null,
     result = coalesce(nullif(o.result, 'null')::jsonb, a.result),
     claim_token = null,
     lease_expires_at = null,
     updated_at = scheduled_actions_now()
-  from patience
-  cross join unnest(
-    %(ids)s::uuid[], %(tokens)s::uuid[], %(started)s::bigint[], %(ended)s::bigint[], %(max_attempts)s::integer[],
-    %(results)s::text[]
-  ) as o (id, token, started, ended, max_attempts, result)
+  from unnest(ids, tokens, started, ended, attempts_allowed, results)
+    as o (id, token, started, ended, max_attempts, result)
   where a.id = o.id
+    -- So that the plan reads the actions by id, whatever the size of the table when it was made.
+    and a.id = any (ids)
     and a.claim_token = o.token
     and (
       a.schedule_id is null

@@ -1,0 +1,87 @@
+-- At most `wanted` due actions without a lock group are claimed by this tick, by priority and then by time. The scan
+-- starts after the tick's last position and skips actions locked by other transactions.
+-- Actions with limit keys are not claimed but parked in the queue of their first key; they are returned, too.
+-- Unless `with_series` is true, nothing is claimed if an occurrence of a series is among them, because that requires a
+-- transaction.
+-- This is a function, so that a session plans it only once: planning takes as long as the claim of sixty actions. The
+-- settings keep plans that were made when the tables were small from being slow later.
+create or replace function scheduled_actions_claim_free(
+  wanted integer,
+  after_priority smallint,
+  after_at timestamptz,
+  after_id uuid,
+  excluded text[],
+  with_series boolean,
+  token uuid,
+  lease_ends_at timestamptz
+)
+  returns table (
+    -- include: actions/claimed
+  )
+  language plpgsql volatile
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+  as $$
+  #variable_conflict use_column
+  begin
+    return query
+    with recursive priorities (priority) as (
+      select coalesce(after_priority, (
+        select a.priority
+        from scheduled_actions a
+        where a.status = 'pending' and a.lock_group is null and a.parked_by is null
+        order by a.priority
+        limit 1
+      ))
+      union all
+      select (
+        select a.priority
+        from scheduled_actions a
+        where a.status = 'pending' and a.lock_group is null and a.parked_by is null and a.priority > p.priority
+        order by a.priority
+        limit 1
+      )
+      from priorities p
+      where p.priority is not null
+    ),
+    due as materialized (
+      select c.id, c.series_id
+      from priorities p
+      cross join lateral (
+        select a.id, case when a.limit_keys is null then a.schedule_id end as series_id
+        from scheduled_actions a
+        where a.status = 'pending'
+          and a.lock_group is null
+          and a.parked_by is null
+          and a.priority = p.priority
+          and a.scheduled_at <= scheduled_actions_now()
+          and (a.scheduled_at, a.id) > (
+            case when p.priority = after_priority then after_at else '-infinity' end,
+            case when p.priority = after_priority then after_id
+              else '00000000-0000-0000-0000-000000000000' end
+          )
+          and a.action_type <> all (excluded)
+          -- include: actions/not_paused
+        order by a.scheduled_at, a.id
+        limit wanted
+        for update of a skip locked
+      ) c
+      limit wanted
+    )
+    update scheduled_actions a
+    set
+      status = case when a.limit_keys is null then 'processing' else 'pending' end,
+      claim_token = case when a.limit_keys is null then token end,
+      lease_expires_at = case when a.limit_keys is null then lease_ends_at end,
+      dedup_open = a.dedup_open and a.limit_keys is not null,
+      parked_by = case when a.limit_keys is not null then 'limit' end,
+      updated_at = scheduled_actions_now()
+    where a.id = any (array(select d.id from due d))
+      and (with_series or not exists (select from due d where d.series_id is not null))
+    returning
+      -- include: actions/claim_columns
+    ;
+  end
+  $$;
