@@ -525,8 +525,8 @@ def test_claims_and_completions_that_were_planned_for_an_empty_table_use_indexes
     lease = datetime(2100, 1, 1, tzinfo=UTC)
     claim = _SCAN_START | {"wanted": 10, "token": _AN_ID, "lease_expires_at": lease, "with_series": True}
     completion = {
-        "ids": [_AN_ID], "tokens": [_AN_ID], "started": [0], "ended": [0], "max_attempts": [3], "results": "{}", "begun_at": lease,
-        "running": [], "tick_id": _AN_ID, "announcement": 1, "patience_ms": "500",
+        "ids": [_AN_ID], "tokens": [_AN_ID], "started": [0], "ended": [0], "max_attempts": [3], "results": [],
+        "begun_at": lease, "running": [], "tick_id": _AN_ID, "announcement": 1, "patience_ms": "500",
     }  # fmt: skip
     given = [
         ("claim_free", claim),
