@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -15,7 +16,6 @@ from scheduled_actions.database.connection import Connection, RetryingConnection
 from scheduled_actions.registry import Registry
 from scheduled_actions.ticks.attempts.attempt import Attempt, RunningTick
 from scheduled_actions.ticks.attempts.attempt_runner import AttemptRunner
-from scheduled_actions.ticks.claiming.look_ahead import LookAhead
 from scheduled_actions.ticks.claiming.scanner import ClaimScanner
 from scheduled_actions.ticks.hooks import Evaluate, Evaluated
 from scheduled_actions.ticks.rules.plan import (
@@ -30,6 +30,11 @@ from scheduled_actions.ticks.rules.plan import (
 from scheduled_actions.ticks.settling import ResultWriter
 from scheduled_actions.ticks.worker_state import WorkerState
 
+if TYPE_CHECKING:
+    from scheduled_actions.ticks.claiming.look_ahead import LookAhead
+
+#: Minimum number of actions of a batch that had to wait, and minimum share of the batch, for a look ahead to pay.
+_LOOK_LEAST, _LOOK_SHARE = 10, 0.25
 #: After this number of refused claims in a row, a tick claims and starts no more actions.
 MAX_REFUSED_CLAIMS = 3
 
@@ -113,7 +118,7 @@ class Claimer:
         self._in_flight = tick.in_flight
         self._attempts = AttemptRunner(tick)
         self._writer = writer
-        self._look_ahead = LookAhead(tick, writer)
+        self._look_ahead: LookAhead | None = None
         self._too_long: set[str] = set()
         #: Number of claims in a row that the database has refused.
         self.refused_claims = 0
@@ -213,8 +218,8 @@ class Claimer:
         if claimed.has_queued:
             self.scanner.include_queues()
         waiting = self._sort_out(claimed)
-        if self._look_ahead.pays(waiting, len(claimed.kept)) and self._look_ahead.look(self.scanner.position, excluded):
-            self.scanner.scan_again()
+        if waiting >= max(_LOOK_LEAST, _LOOK_SHARE * len(claimed.kept)):
+            self._look(excluded)
         if claimed.is_round_robin:
             self.ready = [self.ready[n] for n in round_robin([one.claimed.team_id for one in self.ready])]
         if self._limits is not None and (surplus := self._limits.surplus(self.ready)):
@@ -223,6 +228,14 @@ class Claimer:
             self._in_flight.unwritten += surplus
             self.scanner.restart()
         return 0
+
+    def _look(self, excluded: Collection[str]) -> None:
+        """Settle the next due actions that have to wait for their condition."""
+        from scheduled_actions.ticks.claiming.look_ahead import LookAhead  # noqa: PLC0415 - most projects have no conditions
+
+        self._look_ahead = self._look_ahead or LookAhead(self._tick, self._writer)
+        if self._look_ahead.look(self.scanner.position, excluded):
+            self.scanner.scan_again()
 
     def expire(self) -> None:
         """End a batch of the actions that have expired, including those that the other claims pass over."""

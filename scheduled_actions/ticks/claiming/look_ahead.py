@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 #: Number of due actions read at once, and time after which a look reads no more, so that results are settled in time.
 _WINDOW = 500
 _LOOK_SECONDS = 0.5
-#: Minimum number of actions of a batch that had to wait, and minimum share of the batch, for a look to pay.
-_LEAST, _SHARE = 10, 0.25
 
 
 class LookAhead:
@@ -33,10 +31,6 @@ class LookAhead:
         self._tick = tick
         self._writer = writer
         self._is_refused = False
-
-    def pays(self, waiting: int, claimed: int) -> bool:
-        """Return whether to look ahead after a batch of claimed actions of which this number has to wait."""
-        return not self._is_refused and waiting >= _LEAST and waiting >= _SHARE * claimed
 
     def look(self, after: ScanPosition, excluded: Collection[str]) -> bool:
         """Look at the actions after a position of the claims; return whether some of them are due again."""
