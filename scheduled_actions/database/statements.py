@@ -150,7 +150,7 @@ def instants(values: Iterable[datetime | None]) -> str:
 
 
 def texts(values: Iterable[str | None]) -> str:
-    """Format strings as an array literal of Postgres, each in quotes, so that "null" remains a string; None is null."""
+    """Format strings, in quotes, so that "null" remains a string, as an array literal of Postgres; null for None."""
     quoted = ["NULL" if one is None else '"' + one.replace("\\", "\\\\").replace('"', '\\"') + '"' for one in values]
     return f"{{{','.join(quoted)}}}"
 
