@@ -121,6 +121,10 @@ def settle(
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
         psycopg.Error: The database rejects a value; nothing was written.
     """
+    if not outcomes:
+        return SettlementResult(
+            {}, running is not None and announce(connection, tick, running=running, announcement=announcement)
+        )
     in_order = sorted(outcomes, key=_LOCK_ORDER)
     ids, statuses, refused, announced = store.sql.run_one(
         connection,
@@ -137,6 +141,12 @@ def settle(
     if refused:
         log.warning("follow_ups.refused tick_id=%s count=%d", tick.id, refused)
     return SettlementResult(dict(zip(ids, map(Status, statuses), strict=True)), announced)
+
+
+def announce(connection: Connection, tick: TickRow, *, running: Collection[UUID], announcement: int = 0) -> bool:
+    """Announce the running actions as `settle` does; return whether those about to start may start."""
+    parameters = {"running": uuids(running), "tick_id": tick.id, "announcement": announcement}
+    return store.sql.run(connection, "announce", parameters).fetchone() is not None
 
 
 def complete(

@@ -1,10 +1,7 @@
 -- Outcomes whose claim is still valid are stored, their holds and slots freed and their follow-ups scheduled, and the next starts
 -- are announced. `refused` counts follow-ups that could not be scheduled. An outcome that lost its claim changes
 -- nothing and returns no row.
--- An announcement that arrives after a later one, from a lost connection, changes nothing. `announced` is false if the
--- tick's leases have ended (nothing may start then) or if there was nothing to announce.
--- A tick that had ended and continues because of a ping is open again, because rescue charges only the starts of open
--- ticks.
+-- `announced` is false if the tick's leases have ended (nothing may start then) or if there was nothing to announce.
 -- Waits at most `patience_ms` for a row that another transaction has locked. Parts that no other part reads run in reverse
 -- order: holds are locked before slots.
 with patience as materialized (
@@ -75,16 +72,7 @@ lingering as (
   where s.lock_group is not null and h.action_id = s.id and s.hold = 'linger'
 ),
 announced as (
-  update scheduled_action_ticks t
-  set
-    running = %(running)s::uuid[],
-    announcement = %(announcement)s,
-    finished_at = case when %(running)s::uuid[] = '{}' then t.finished_at end,
-    outcome = case when %(running)s::uuid[] = '{}' then t.outcome end
-  where t.id = %(tick_id)s
-    and t.announcement <= %(announcement)s
-    and (t.lease_expires_at > scheduled_actions_now() or %(running)s::uuid[] = '{}')
-  returning true as is_valid
+  -- include: actions/announced
 )
 select
   array(select s.id from settled s) as ids,
