@@ -198,11 +198,23 @@ class ResultWriter:
                 written.kept_back = attempts[tried:] + written.kept_back
                 break
             written.add(self._settle_alone(attempt))
-        # Unwritten results of handlers that have started stay announced, so that a rescue charges them.
-        unwritten = [attempt.claimed.id for attempt in written.kept_back if attempt.handler_started is not None]
-        announce = partial(self._announcing, self._settler.settle, [*running, *unwritten], outcomes=[])
-        written.is_announced = contain(lambda: announce().announced, self._log_unannounced)
+        written.is_announced = self.announce(running, unwritten=written.kept_back)
         return written
+
+    def announce(self, running: list[UUID], *, unwritten: Sequence[Attempt]) -> bool:
+        """Announce the attempts in flight without writing results; return whether they may start.
+
+        Args:
+            running: The ids of the actions in flight.
+            unwritten: The attempts whose results are written later. Those whose handlers have started stay announced,
+                so that a rescue charges them.
+        """
+        started = [attempt.claimed.id for attempt in unwritten if attempt.handler_started is not None]
+        announced = [*running, *started]
+        announce = partial(self._announcing, self._settler.settle, announced, outcomes=[])
+        is_announced = contain(lambda: announce().announced, self._log_unannounced)
+        self._announced = announced if is_announced else None
+        return is_announced
 
     def _log_unannounced(self, error: BaseException) -> bool:
         """Log the error; return False, so that no handler starts: a crash would not be charged to its attempt."""

@@ -296,12 +296,23 @@ class Tick:
     def _settle_and_start(self, wave: list[Attempt]) -> None:
         """Write results and announce the attempts of a wave; start the wave only if it was announced."""
         self._in_flight.announce(wave)
-        if self._settle(running=self._in_flight.ids):
+        unwritten, stats = self._in_flight.unwritten, self._state.duration_stats
+        starts_first = any(not one.is_settled for one in unwritten) and any(
+            stats.is_brief(action_type) for action_type in {one.claimed.action_type for one in wave}
+        )
+        if starts_first:
+            # Otherwise the threads would be idle while the results are written, which takes several times as long.
+            is_announced = self._writer.announce(self._in_flight.ids, unwritten=unwritten)
+        else:
+            is_announced = self._settle(running=self._in_flight.ids)
+        if is_announced:
             self._in_flight.start(wave)
         else:
             # The announcement could not be written, or the leases ended while the process was frozen.
             self._may_announce = False
             self._in_flight.release(wave)
+        if starts_first:
+            self._settle(running=self._in_flight.ids)
 
     def _settle(self, *, running: list[UUID]) -> bool:
         """Write results; return whether the announced attempts may start."""

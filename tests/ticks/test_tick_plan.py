@@ -113,6 +113,12 @@ def test_a_type_is_fast_only_after_enough_measurements():
     assert stats.wave("fast") == MAX_BATCH
 
 
+@pytest.mark.parametrize(("seconds", "is_brief"), [(0.0049, False), (0.005, True), (0.249, True), (0.25, False)])
+def test_attempts_of_types_between_5_and_250_ms_start_before_earlier_results_are_written(seconds, is_brief):
+    assert stats_with(test=seconds).is_brief("test") is is_brief
+    assert not stats_with(test=seconds).is_brief("other")
+
+
 def test_an_action_that_crashed_its_process_starts_alone():
     ordinary, alone = a_candidate(), a_candidate(runs_alone=True)
 

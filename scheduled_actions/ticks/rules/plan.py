@@ -18,6 +18,9 @@ FRESH_SECONDS = 1.0
 ANSWER_MARGIN_SECONDS = 1.0
 #: Action types whose handlers are faster than this may be announced in waves larger than the number of free threads.
 FAST_SECONDS = 0.005
+#: Attempts of action types whose handlers take longer than `FAST_SECONDS` but less than this are started before earlier
+#: results are written: the write would keep their threads idle for a noticeable part of the time.
+_BRIEF_SECONDS = 0.25
 #: Such a wave has at most as many actions as one thread runs in this time, because a crash charges an attempt to all of
 #: them, even to those that never ran.
 _WAVE_SECONDS = 0.5
@@ -75,6 +78,15 @@ class DurationStats:
         """
         p95 = self.p95(action_type, at_least=_MIN_FOR_FAST)
         return None if p95 is None or p95 >= FAST_SECONDS else _wave_size(p95)
+
+    def is_brief(self, action_type: str) -> bool:
+        """Return whether attempts of a type are started before earlier results are written.
+
+        False for fast types, whose threads have further attempts announced, and for types with fewer than five measured
+        durations.
+        """
+        p95 = self.p95(action_type, at_least=_MIN_FOR_FAST)
+        return p95 is not None and FAST_SECONDS <= p95 < _BRIEF_SECONDS
 
     def mean(self) -> float | None:
         """Return the mean of all stored durations in seconds; None if there are none."""
