@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-limits proof-malice proof-on-time proof-pgbouncer proof-vercel trace-paths format lint types registry docs-benchmarks docs-drawings ci
+.PHONY: help install run demo demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-limits proof-malice proof-on-time proof-pgbouncer proof-soak proof-vercel trace-paths format lint types registry docs-benchmarks docs-drawings ci
 
 # The first Python on the path that is 3.11 or newer; override: `make install PYTHON=/path/to/python`.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -125,6 +125,9 @@ proof-on-time: $(DEV) ## Check that 1,000 actions start on time with a minute cr
 
 proof-pgbouncer: $(DEV) ## Check all guarantees behind PgBouncer: transaction mode, 2 connections, 16 pings
 	$(BIN)/pytest -m slow tests/faults/test_transaction_pooler.py $(ARGS)
+
+proof-soak: $(DEV) ## Check all guarantees while processes are killed and Postgres restarts, for ten minutes
+	SOAK=whole $(BIN)/pytest -m slow tests/faults/test_soak.py $(ARGS)
 
 proof-vercel: $(DEV) ## Run vercel build offline, then serve and ping the function; needs npm and Python 3.12
 	$(BIN)/python -m proofs.vercel

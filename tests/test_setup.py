@@ -54,6 +54,7 @@ TARGETS += [
     "proof-malice",
     "proof-on-time",
     "proof-pgbouncer",
+    "proof-soak",
     "proof-vercel",
     "trace-paths",
     "format",

@@ -109,15 +109,15 @@ def test_limits_hold_while_processes_are_killed_and_the_database_restarts(
         service.ping()
         rows = {row["id"]: row for row in actions.all()}
         assert actions.statuses() == {"completed": len(given)}
-        assert (_slots(connection), actions.holds(), actions.open_ticks()) == (0, 0, 0)
+        assert (slots(connection), actions.holds(), actions.open_ticks()) == (0, 0, 0)
     for handle in handles:
         handle.close()
 
     assert rows.keys() == set(given)
     runs = ledger.runs()
     assert {run.action_id for run in runs} == set(given)
-    uses = _uses(runs, rows, killed)
-    most = {key: _most_at_once(those) for key, those in uses.items()}
+    uses = uses_by_key(runs, rows, killed)
+    most = {key: most_at_once(those) for key, those in uses.items()}
     assert {key: count for key, count in most.items() if count > AT_ONCE.get(_prefix(key), count)} == {}
     assert _too_fast(uses, moved_at) == {}
     assert _out_of_order(uses, rows) == []
@@ -183,7 +183,8 @@ def _pending(connection):
     return connection.execute("select count(*) from scheduled_actions where status = 'pending'").fetchone()[0]
 
 
-def _slots(connection):
+def slots(connection):
+    """Return the number of slots in use, of all limit keys."""
     return connection.execute("select count(*) from scheduled_action_limit_slots").fetchone()[0]
 
 
@@ -191,7 +192,7 @@ def _prefix(key):
     return key[1].partition(":")[0]
 
 
-def _uses(runs, rows, killed):
+def uses_by_key(runs, rows, killed):
     """Return the runs of each key, by the scope and name of the key, in the order of their starts.
 
     The end of a handler is what it recorded. A handler without an end was running until its process was killed; its
@@ -209,7 +210,7 @@ def _uses(runs, rows, killed):
     return uses
 
 
-def _most_at_once(uses):
+def most_at_once(uses):
     """Return the largest number of runs at the same time."""
     changes = sorted([(use.started_at, 1) for use in uses] + [(use.ended_at, -1) for use in uses])
     running = most = 0
