@@ -39,7 +39,7 @@ def test_the_next_attempt_starts_and_the_previous_one_stays_announced_until_its_
     monkeypatch.setattr(settling.Settler, "complete", staticmethod(complete))
     project = a_project(handle, concurrency=1)
     for _ in range(5):
-        project.processor.state.duration_stats.record("test:run", seconds)
+        project.processor.state.duration_stats.record("test:run", [seconds])
     for _ in range(2):
         insert(connection, max_attempts=1)
 
