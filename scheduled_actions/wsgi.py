@@ -2,8 +2,8 @@
 
 from flask import Flask
 
-from scheduled_actions.core.garbage_collection import collect_garbage_rarely
 from scheduled_actions.runtime import stop_on_sigterm
+from scheduled_actions.ticks.garbage_collection import collect_garbage_rarely
 from scheduled_actions.web.extension import ScheduledActions, add_home
 
 app = Flask("scheduled_actions", static_folder=None, template_folder=None)

@@ -36,7 +36,7 @@ def payload_path(dsn: str, directory: Path) -> list[str]:
     """
     with module_trace() as trace, _project(dsn, directory):
         schedule_action(_ACTION_TYPE, {"n": 1})
-        trace.start(last_statement="scheduled_actions_schedule_one(")
+        trace.start(last_statement="schedule_action(")
         schedule_action(_ACTION_TYPE, {"n": 2})
         return trace.stop()
 

@@ -14,5 +14,9 @@ from unnest(
   %(deadline_ids)s::uuid[], %(keys)s::text[], %(occurrences)s::integer[], %(action_types)s::text[],
   %(instants)s::timestamptz[], %(payloads)s::text[], %(priorities)s::smallint[], %(max_attempts)s::integer[],
   %(lock_groups)s::text[]
-) as p (deadline_id, key, occurrence, action_type, at, payload, priority, max_attempts, lock_group)
+) with ordinality as p (
+  deadline_id, key, occurrence, action_type, at, payload, priority, max_attempts, lock_group, position
+)
 join scheduled_action_deadlines d on d.id = p.deadline_id
+-- So that ids ascend in the order of the stages.
+order by p.position

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from scheduled_actions.core.garbage_collection import collect_garbage_rarely
+from scheduled_actions.ticks.garbage_collection import collect_garbage_rarely
 
 
 @pytest.fixture(autouse=True)
