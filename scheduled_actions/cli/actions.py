@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import MAXYEAR, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -175,7 +175,10 @@ def list_(project: Project, /, *, limit: int, **filters: Any) -> None:  # noqa: 
             "ID": lambda action: str(action.id),
             "TYPE": lambda action: action.action_type,
             "STATUS": lambda action: action.status,
-            "SCHEDULED AT": lambda action: local(action.scheduled_at),
+            # In the year 9999 while only a change that its condition waits for makes it due.
+            "SCHEDULED AT": lambda one: (
+                "on a change" if one.waiting and one.scheduled_at.year == MAXYEAR else local(one.scheduled_at)
+            ),
             "ATTEMPTS": lambda one: f"{one.attempts}{f' of {one.max_attempts}' if one.max_attempts else ''}",
             "NOTE": lambda action: one_line(action.error_message or "", longest=60),
         },

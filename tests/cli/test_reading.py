@@ -7,6 +7,7 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from scheduled_actions.cli.output import local
 from scheduled_actions.core.action import Action, Status
@@ -35,6 +36,16 @@ def test_list_returns_the_columns_of_actions_newest_first(run, connection):
     assert [action["id"] for action in ran.json["actions"]] == [str(second), str(first)]
     assert all(action.keys() >= COLUMNS for action in ran.json["actions"])
     assert ran.json["next_cursor"] is None
+
+
+def test_the_table_shows_that_only_a_change_makes_an_action_due(run, connection):
+    insert(connection, waiting=Jsonb({"checks": 1}))
+    connection.execute("update scheduled_actions set scheduled_at = scheduled_actions_never()")
+
+    ran = run("actions", "list")
+
+    assert "on a change" in ran.stdout
+    assert "9999" not in ran.stdout
 
 
 @pytest.mark.parametrize(

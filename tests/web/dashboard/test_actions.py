@@ -8,6 +8,7 @@ from html import unescape
 from uuid import UUID, uuid4
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from scheduled_actions.web.dashboard.times import ZONE_COOKIE
 from tests.factories import database_now, insert, row, statuses
@@ -38,6 +39,18 @@ def shown_ids(text):
 
 
 # -- the list ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_action_that_only_a_change_makes_due_is_not_shown_as_due_in_the_year_9999(admin_person, connection):
+    one = insert(connection, condition=Jsonb({"wait": {"fact": {"name": "paid"}}}), waiting=Jsonb({"checks": 1}))
+    connection.execute("update scheduled_actions set scheduled_at = scheduled_actions_never()")
+
+    assert "on a change" in admin_person.opens("/actions").text
+    page = admin_person.opens(f"/actions/{one}").text
+    assert "when what it waits for changes" in page
+    assert "Attempt 1 waits for a change" in page
+    assert "9999" not in page.replace("9999-01-01T", "")
+    assert 'value="9999' not in admin_person.opens(f"/action-types/test:run?from={one}").text
 
 
 def test_the_list_shows_the_actions_that_match_the_filters(admin_person, connection):

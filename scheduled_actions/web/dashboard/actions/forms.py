@@ -28,7 +28,7 @@ from scheduled_actions.web.dashboard.forms import (
     without_none,
 )
 from scheduled_actions.web.dashboard.page import DashboardPage, Document, Nav, Redirect, RequestContext, View
-from scheduled_actions.web.dashboard.times import from_input, when_input
+from scheduled_actions.web.dashboard.times import from_input, is_endless, when_input
 
 #: The units of a delay, in seconds.
 DELAYS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
@@ -148,7 +148,7 @@ def _shown(context: RequestContext, original: Any) -> dict[str, str]:  # noqa: A
     shown |= {"expires_at": when_input(original.expires_at, context.zone), "on_expiry": given.get("on_expiry", "")}
     shown["lock_group_blocks"] = "on" if given.get("lock_group_blocks") else ""
     # A clone keeps a due time in the future.
-    is_due = original.scheduled_at <= context.now
+    is_due = original.scheduled_at <= context.now or is_endless(original.scheduled_at)
     return shown | ({} if is_due else {"when": "at", "at": when_input(original.scheduled_at, context.zone)})
 
 

@@ -21,7 +21,7 @@ from scheduled_actions.web.dashboard.page import (
     View,
     address,
 )
-from scheduled_actions.web.dashboard.times import from_input, parsed
+from scheduled_actions.web.dashboard.times import from_input, is_endless, parsed
 
 #: The filters of the list; the API's list has the same parameters.
 FILTERS = (
@@ -205,9 +205,9 @@ def timeline(action: Action) -> list[TimelineEvent]:
             TimelineEvent(look="running", title=f"Attempt {action.attempts + 1} is running", at=action.started_at)
         )
     elif action.status is Status.PENDING:
-        events.append(
-            TimelineEvent(look="planned", title=f"Attempt {action.attempts + 1} is planned", at=action.scheduled_at)
-        )
+        is_set = not is_endless(action.scheduled_at)
+        title = f"Attempt {action.attempts + 1} " + ("is planned" if is_set else "waits for a change")
+        events.append(TimelineEvent(look="planned", title=title, at=action.scheduled_at if is_set else None))
     return events[::-1]
 
 
