@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _CALLS = 8
 _TOKEN = "the-admin-token-of-a-benchmark"
 #: Completed actions over 30 days, of which 2 % failed, and pending ones over the next 30 days.
+#: Number of actions that a statement inserts.
+_FILLED_AT_ONCE = 50_000
 _FILL = """
 insert into scheduled_actions (
   action_type, payload, team_id, status, scheduled_at, started_at, completed_at, attempts, max_attempts, error_message
@@ -36,7 +38,7 @@ select
   %(action_type)s, jsonb_build_object('n', n), 'team-' || n %% 100,
   case when n %% 50 = 0 then 'failed' else 'completed' end, at.ended, at.ended, at.ended, 1, 3,
   case when n %% 50 = 0 then 'no' end
-from generate_series(1, %(count)s) n
+from generate_series(%(first)s, least(%(last)s, %(count)s)) n
 cross join lateral (select now() - interval '30 days' * (%(count)s - n) / %(count)s as ended) at
 """
 _FILL_WAITING = """
@@ -135,8 +137,11 @@ class _Browser:
 
 
 def _fill(connection: Connection, *, finished: int, waiting: int) -> None:
-    # A million rows take longer than the package allows a statement.
-    connection.execute("set statement_timeout = 0")
-    connection.execute(_FILL, {"action_type": ACTION_TYPE, "count": finished})
+    # A million rows at once take longer than the package allows a statement.
+    for first in range(1, finished + 1, _FILLED_AT_ONCE):
+        connection.execute(
+            _FILL,
+            {"action_type": ACTION_TYPE, "count": finished, "first": first, "last": first + _FILLED_AT_ONCE - 1},
+        )
     connection.execute(_FILL_WAITING, {"action_type": ACTION_TYPE, "count": waiting})
     plain_sql.settle_down(connection)

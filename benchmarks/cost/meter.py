@@ -36,7 +36,8 @@ _PATTERNS = {
     CLAIM: re.compile(
         rb"'processing'.*,\s+claim_token = (\$|case)|insert into scheduled_action_holds|scheduled_actions_claim_free\("
     ),
-    SETTLE: re.compile(rb"claim_token = null|scheduled_actions_complete\("),
+    # Also announcements without outcomes, as after transactional handlers.
+    SETTLE: re.compile(rb"claim_token = null|scheduled_actions_complete\(|scheduled_action_ticks t\s+set\s+running = "),
 }
 #: Command tags of transaction control.
 _CONTROL = frozenset({b"BEGIN", b"COMMIT", b"ROLLBACK", b"SAVEPOINT", b"RELEASE"})
