@@ -3,25 +3,8 @@
 -- this transaction.
 -- Also returns the position for the next scan, and whether more may follow. Excluded rows are read and dropped one by
 -- one, because collecting the others first takes five times as long.
-with recursive priorities (priority) as (
-  select coalesce(%(after_priority)s::smallint, (
-    select a.priority
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null and a.parked_by is null
-    order by a.priority
-    limit 1
-  ))
-  union all
-  select (
-    select a.priority
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null and a.parked_by is null and a.priority > p.priority
-    order by a.priority
-    limit 1
-  )
-  from priorities p
-  where p.priority is not null
-),
+with recursive
+-- include: actions/priorities_from,
 others as materialized (
   select c.id, c.priority, c.scheduled_at
   from (
@@ -36,11 +19,7 @@ others as materialized (
         and a.parked_by is null
         and a.priority = p.priority
         and a.scheduled_at <= scheduled_actions_now()
-        and (a.scheduled_at, a.id) > (
-          case when p.priority = %(after_priority)s::smallint then %(after_at)s::timestamptz else '-infinity' end,
-          case when p.priority = %(after_priority)s::smallint then %(after_id)s::uuid
-            else '00000000-0000-0000-0000-000000000000' end
-        )
+        -- include: actions/after_position
       order by a.scheduled_at, a.id
       limit %(window)s
     ) c

@@ -36,11 +36,7 @@ seen as materialized (
       and a.parked_by is null
       and a.priority = p.priority
       and a.scheduled_at <= scheduled_actions_now()
-      and (a.scheduled_at, a.id) > (
-        case when p.priority = %(after_priority)s::smallint then %(after_at)s::timestamptz else '-infinity' end,
-        case when p.priority = %(after_priority)s::smallint then %(after_id)s::uuid
-          else '00000000-0000-0000-0000-000000000000' end
-      )
+      -- include: actions/after_position
       -- include: actions/not_paused
     order by a.scheduled_at, a.id
     limit %(window)s

@@ -1,25 +1,8 @@
 -- Returns those of the next `window` due actions without a lock group that wait for a condition which has never been
 -- checked, each with the version of its row, and the position of the last of the `window` actions. Locks nothing.
 -- Occurrences and actions with limit keys are left out: their claims have further effects.
-with recursive priorities (priority) as (
-  select coalesce(%(after_priority)s::smallint, (
-    select a.priority
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null and a.parked_by is null
-    order by a.priority
-    limit 1
-  ))
-  union all
-  select (
-    select a.priority
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null and a.parked_by is null and a.priority > p.priority
-    order by a.priority
-    limit 1
-  )
-  from priorities p
-  where p.priority is not null
-),
+with recursive
+-- include: actions/priorities_from,
 seen as materialized (
   select c.*
   from priorities p
@@ -35,11 +18,7 @@ seen as materialized (
       and a.parked_by is null
       and a.priority = p.priority
       and a.scheduled_at <= scheduled_actions_now()
-      and (a.scheduled_at, a.id) > (
-        case when p.priority = %(after_priority)s::smallint then %(after_at)s::timestamptz else '-infinity' end,
-        case when p.priority = %(after_priority)s::smallint then %(after_id)s::uuid
-          else '00000000-0000-0000-0000-000000000000' end
-      )
+      -- include: actions/after_position
       and a.action_type <> all (%(excluded)s::text[])
       -- include: actions/not_paused
     order by a.scheduled_at, a.id
