@@ -71,11 +71,6 @@ _DEFAULTS: dict[str, Any] = {
 #: The names of the arguments of `schedule_action`.
 ARGUMENTS = frozenset(_DEFAULTS)
 _REQUIRED = frozenset({"action_type", "payload"})
-#: Values of the arguments of the SQL function `schedule_action` that a caller omits.
-COLUMN_DEFAULTS: dict[str, Any] = {
-    "delay": None,
-    **{name: default for name, default in _DEFAULTS.items() if name not in _REQUIRED | {"timezone"}},
-}
 
 
 def arguments_of(new: NewAction | Mapping[str, Any]) -> dict[str, Any]:

@@ -45,12 +45,10 @@ def schedule(connection: Connection, new: dict[str, Any]) -> Scheduled:
     Raises:
         RequestError: An argument is invalid; nothing was changed, and the caller's transaction remains usable.
     """
-    from scheduled_actions.actions.model import COLUMN_DEFAULTS  # noqa: PLC0415 - not needed by a tick
-
     try:
         with savepoint(connection):
             if running_action.get() is None:
-                return Scheduled(*sql.run_one(connection, "schedule_action", COLUMN_DEFAULTS | new))
+                return Scheduled(*sql.run_given(connection, "schedule_action", new).fetchall()[0])
             return Scheduled(*_insert(connection, [element(new)]).fetchone())
     except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
         raise RefusedByDatabase(str(database_refusal(error)).removeprefix("new_actions[0]: ")) from error

@@ -37,6 +37,9 @@ _UUID_OID = psycopg.postgres.types["uuid"].oid
 
 _PACKAGE = Path(__file__).parents[1]
 _INCLUDE = re.compile(r"^(?P<indent> *)-- include: (?P<feature>[a-z_/]+)/(?P<name>[a-z_]+)(?P<comma>,?)$", re.MULTILINE)
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+#: Maximum number of texts of statements kept without some of their lines.
+_MOST_PARTIAL = 256
 
 
 class Statements:
@@ -49,6 +52,8 @@ class Statements:
     def __init__(self, module_file: str) -> None:
         self._folder = Path(module_file).parent / "sql"
         self._texts: dict[str, LiteralString] = {}
+        #: Texts without some lines, by name and parameters.
+        self._partial: dict[tuple[str, frozenset[str]], LiteralString] = {}
 
     def text(self, name: str) -> LiteralString:
         """Return the text of `<name>.sql` with its comments, which identify the statement in the server's log."""
@@ -82,6 +87,26 @@ class Statements:
         row = self.run(connection, name, parameters, **more).fetchone()
         assert row is not None, f"{name}.sql returned no row"  # noqa: S101 - a mistake in the statement
         return row
+
+    def run_given(
+        self, connection: psycopg.Connection[Any], name: str, parameters: Mapping[str, Any], /
+    ) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Run a statement without the lines whose parameters are missing or None; return its cursor.
+
+        For a call of an SQL function with many optional arguments, one per line: without named prepared statements, the
+        server parses and plans each argument in each call.
+        """
+        given = {name: value for name, value in parameters.items() if value is not None}
+        return connection.cursor(row_factory=tuple_row).execute(self._text_for(name, frozenset(given)), given)
+
+    def _text_for(self, name: str, given: frozenset[str]) -> LiteralString:
+        if (text := self._partial.get((name, given))) is None:
+            lines = self.text(name).splitlines()
+            text = "\n".join([line for line in lines if given.issuperset(_PARAMETER.findall(line))])
+            if len(self._partial) >= _MOST_PARTIAL:
+                self._partial.clear()
+            self._partial[name, given] = text
+        return text
 
     def run_leniently(
         self,

@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 import scheduled_actions
 from scheduled_actions import action
 from scheduled_actions.actions import store
-from scheduled_actions.actions.model import ARGUMENTS, COLUMN_DEFAULTS, NewAction
+from scheduled_actions.actions.model import ARGUMENTS, NewAction
 from scheduled_actions.core.config import Limit
 from scheduled_actions.core.errors import RequestError
 from scheduled_actions.core.retry import KINDS, Jitter, parse
@@ -115,7 +115,18 @@ def test_the_statement_that_python_runs_passes_each_argument():
     passed = set(re.findall(r"%\((\w+)\)s", store.sql.text("schedule_action")))
 
     assert passed == SQL_ARGUMENTS | {"delay"}
-    assert passed == COLUMN_DEFAULTS.keys() | {"action_type", "payload"}
+
+
+def test_an_argument_that_python_does_not_pass_has_the_default_of_the_model(connection):
+    at = database_now(connection)
+    new = {"action_type": "test:run", "payload": "{}", "scheduled_at": at}
+    defaults = {field.name: field.default for field in fields(NewAction) if field.default not in {MISSING, None}}
+
+    made = [store.schedule(connection, given).id for given in (new, new | defaults)]
+
+    omitted, passed = ({**row(connection, one), "id": None, "created_at": None, "updated_at": None} for one in made)
+    assert defaults.keys() == {"priority", "lock_group_blocks", "dedup_mode", "on_expiry"}
+    assert omitted == passed
 
 
 def test_the_http_model_has_each_argument():

@@ -1,8 +1,9 @@
--- The action is stored, or merged into a pending one. The SQL function is the only implementation.
+-- The action is stored, or merged into a pending one. The SQL function is the only implementation. Python leaves out the
+-- lines of arguments that are not given, because the server parses each of them in each call.
 select s.id, s.deduplicated
 from schedule_action(
-  %(action_type)s, %(payload)s::jsonb,
-  scheduled_at => coalesce(%(scheduled_at)s, scheduled_actions_now() + make_interval(secs => %(delay)s)),
+  scheduled_at => %(scheduled_at)s,
+  scheduled_at => scheduled_actions_now() + make_interval(secs => %(delay)s),
   team_id => %(team_id)s,
   priority => %(priority)s,
   max_attempts => %(max_attempts)s,
@@ -23,5 +24,6 @@ from schedule_action(
   limits => %(limit)s::text[],
   expires_at => %(expires_at)s,
   expires_in => make_interval(secs => %(expires_in)s),
-  on_expiry => %(on_expiry)s
+  on_expiry => %(on_expiry)s,
+  action_type => %(action_type)s, payload => %(payload)s::jsonb
 ) s
