@@ -33,6 +33,9 @@ Result = TypeVar("Result")
 #: A connection that has been idle for longer is tested before it is lent, within these limits.
 _TRUSTED_IDLE_SECONDS = 30.0
 _TEST_LIMITS = StatementLimits(statement_seconds=4.0)
+#: A connection that was returned this recently is lent without any test: a tick borrows its connection for each step,
+#: and the system call of a test would let the handler threads run before the step's statement is sent.
+_JUST_USED_SECONDS = 0.002
 _MALFORMED = (
     "DATABASE_URL is not a valid connection string such as postgresql://user:password@host:5432/name; in the password, "
     "write @ as %40, : as %3A, / as %2F, ? as %3F, # as %23 and % as %25"
@@ -292,8 +295,12 @@ def abort_connection(connection: Connection) -> None:
 
 
 def _is_alive(connection: _Bounded, *, idle_seconds: float) -> bool:
+    if connection.closed:
+        return False
+    if idle_seconds < _JUST_USED_SECONDS:
+        return True
     # An idle connection has data to read only after a message of the server, usually that it closes the connection.
-    if connection.closed or _has_something_to_read(connection):
+    if _has_something_to_read(connection):
         return False
     try:
         if idle_seconds >= _TRUSTED_IDLE_SECONDS:

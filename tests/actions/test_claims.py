@@ -9,7 +9,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from scheduled_actions.actions import claims
+from scheduled_actions.actions import claims, settling
 from scheduled_actions.ticks import store as tick_store
 from tests.factories import a_tick, database_now, insert, insert_many, move_clock, row, statuses, together
 
@@ -246,3 +246,21 @@ def test_beginning_a_tick_twice_keeps_its_first_lease(connection):
 
     assert second == first
     assert statuses(connection) == {}
+
+
+def test_the_commit_of_an_announcement_waits_for_the_disk_and_those_of_a_tick_and_a_claim_do_not(connection):
+    insert(connection)
+
+    def synchronous_commit(step):
+        with connection.transaction():
+            found = step()
+            return connection.execute("show synchronous_commit").fetchone()[0], found
+
+    begun, tick = synchronous_commit(lambda: a_tick(connection))
+    claimed, ((action,), _) = synchronous_commit(lambda: claim(connection, tick=tick))
+    announced, _ = synchronous_commit(lambda: settling.announce(connection, tick, running=[action.id]))
+    completion = settling.Completion(action.id, action.token, started=0, ended=0, max_attempts=3)
+    completed, _ = synchronous_commit(lambda: settling.complete(connection, tick, [completion], running=[]))
+
+    assert (begun, claimed, announced, completed) == ("off", "off", "on", "on")
+    assert connection.execute("show synchronous_commit").fetchone()[0] == "on"

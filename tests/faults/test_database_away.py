@@ -10,8 +10,10 @@ from contextlib import closing
 import psycopg
 import pytest
 
+from scheduled_actions.actions import claims, settling
 from scheduled_actions.database.embedded import attach
 from scheduled_actions.database.migrate import migrate
+from tests.factories import a_tick, insert, row
 from tests.faults.actions import EFFECTS, Actions
 from tests.faults.ledger import overlaps
 from tests.faults.serving import Pings, stop_postgres, wait_until
@@ -23,8 +25,31 @@ LEASE_SECONDS = 8 + 15
 #: The signals of the modes of `pg_ctl stop`.
 MODES = {"immediate": signal.SIGQUIT, "fast": signal.SIGINT}
 TERMINATIONS = 20
+#: Number of crashes directly after an announcement: without a wait for the disk, each would lose it.
+CRASHES = 3
 #: Number of actions scheduled before each restart and each termination, enough for the whole test.
 STOP_LOT, END_LOT = 300, 60
+
+
+def test_a_crash_of_postgres_after_an_announcement_keeps_the_claim_and_the_tick(own_server):
+    handles = [server := attach(own_server)]
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        migrate(connection)
+    for _ in range(CRASHES):
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            action_id = insert(connection)
+            tick = a_tick(connection)
+            (claimed,), _ = claims.claim_free(connection, tick, wanted=1, after=claims.START, excluded=())
+            assert settling.announce(connection, tick, running=[claimed.id])
+            stop_postgres(own_server, server.dsn, signal.SIGQUIT)
+        handles.append(attach(own_server))
+
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            assert row(connection, action_id)["claim_token"] == str(claimed.token)
+            found = connection.execute("select running from scheduled_action_ticks where id = %s", [tick.id]).fetchone()
+            assert found == ([claimed.id],)
+    for handle in handles:
+        handle.close()
 
 
 def test_a_database_restart_causes_503_answers_and_no_other_loss(own_server, serve, ledger, record_property):

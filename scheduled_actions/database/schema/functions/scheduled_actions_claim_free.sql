@@ -3,6 +3,7 @@
 -- Actions with limit keys are not claimed but parked in the queue of their first key; they are returned, too.
 -- Unless `with_series` is true, nothing is claimed if an occurrence of a series is among them, because that requires a
 -- transaction.
+-- The commit does not wait for the disk: no handler starts before the announcement, whose commit writes the claim as well.
 -- This is a function, so that a session plans it only once: planning takes as long as the claim of sixty actions. The
 -- settings keep plans that were made when the tables were small from being slow later.
 create or replace function scheduled_actions_claim_free(
@@ -35,6 +36,7 @@ create or replace function scheduled_actions_claim_free(
   as $$
   #variable_conflict use_column
   begin
+    perform set_config('synchronous_commit', 'off', true);
     return query
     with recursive priorities (priority) as (
       select coalesce(after_priority, (
