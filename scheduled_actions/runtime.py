@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from scheduled_actions.core.requester import Requester
     from scheduled_actions.database.embedded import LocalPostgres
     from scheduled_actions.deadlines.service import Deadlines
+    from scheduled_actions.deadlines.validation import DeadlineValidator
     from scheduled_actions.limits.pauses import Pauses
     from scheduled_actions.limits.service import LimitKeys
     from scheduled_actions.notifications.local_scheduling import LocalScheduling
@@ -228,10 +229,13 @@ class Runtime:
         """Return a validated follow-up as columns; the first call loads the modules."""
         return self.action_validator.row({**options, "action_type": action_type, "payload": payload})
 
-    #: Sets, reads and changes deadlines.
-    deadlines: _lazy[Deadlines] = _lazy(
-        "deadlines.service:Deadlines", "database", "action_validator", "notifications.recipients", "wake"
+    #: Checks new and changed deadlines.
+    deadline_validator: _lazy[DeadlineValidator] = _lazy(
+        "deadlines.validation:DeadlineValidator", "action_validator", "notifications.recipients"
     )
+
+    #: Sets, reads and changes deadlines.
+    deadlines: _lazy[Deadlines] = _lazy("deadlines.service:Deadlines", "database", "deadline_validator", "wake")
 
     #: Facts that the application reports.
     facts: _lazy[Facts] = _lazy("conditions.facts:Facts", "database", "wake")

@@ -50,7 +50,7 @@ def apply(deadlines: "Deadlines", deadline_id: UUID) -> Skip | dict[str, Any]:
         due_at = given["due_at"] and datetime.fromisoformat(given["due_at"])
         # The deadline of a team may only use the channels that are open to teams.
         reach: AddressReach | None = None if given["team_id"] is None else "team"
-        new = deadlines.checked({**given, "due_at": due_at}, None, reach=reach)
+        new = deadlines.validator.validate({**given, "due_at": due_at}, None, reach=reach)
         with deadlines.database.connection() as connection, connection.transaction():
             is_applied = _apply(connection, deadline_id, requested, new)
     except (RequestError, StateConflict) as error:

@@ -4,7 +4,7 @@ Each change locks the deadline first. An action that is about to start takes the
 returned, no action that it invalidated can start.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -14,15 +14,13 @@ from uuid import UUID
 import psycopg
 
 from scheduled_actions.actions.model import UNSET, Unset
-from scheduled_actions.actions.validation import ActionValidator
-from scheduled_actions.core import checks as arguments, json_text
+from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import (
-    ActionTypeForbidden,
     InvalidArgument,
     UnknownDeadline,
     WrongDeadlineStatus,
 )
-from scheduled_actions.core.requester import AddressReach, Requester, narrower, reach_of
+from scheduled_actions.core.requester import Requester, narrower, reach_of
 from scheduled_actions.core.wake import Wake
 from scheduled_actions.database import clock as database_clock
 from scheduled_actions.database.connection import Connection, Database, atomic
@@ -37,11 +35,10 @@ from scheduled_actions.deadlines.rules.definition import (
     NewDeadline,
     changed_deadline,
     due_instant,
-    new_deadline,
     parse_recipients,
 )
 from scheduled_actions.deadlines.rules.rows import asked_stages
-from scheduled_actions.notifications.recipients import Recipients
+from scheduled_actions.deadlines.validation import DeadlineValidator
 from scheduled_actions.schedules.rules import new_schedule
 
 #: Maximum number of deadlines that one call sets or moves.
@@ -65,9 +62,7 @@ class Deadlines:
     """The deadlines of one project; `deadlines.reading` lists them."""
 
     database: Database
-    #: Validates the types and payloads of auto-actions, and conditions.
-    actions: ActionValidator
-    recipients: Recipients
+    validator: DeadlineValidator
     #: Starts a tick for stages that may be due now; None leaves them to the cron.
     wake: Wake | None = None
 
@@ -134,7 +129,7 @@ class Deadlines:
             DeadlineUnusable: The stored row of a deadline in the series is invalid; nothing was changed.
             DatabaseUnavailable: The database cannot be reached; nothing was changed.
         """
-        new = self.checked(given, requester)
+        new = self.validator.validate(given, requester)
         with borrowed_connection(self.database, connection) as lent, atomic(lent):
             # If another session creates a deadline of this name at the same time, the second attempt updates it.
             result: tuple[Deadline, SetOutcome]
@@ -169,7 +164,7 @@ class Deadlines:
         common = CommonArguments()
         for position, one in enumerate(given):
             try:
-                checked.append(self.checked(one, None, common))
+                checked.append(self.validator.validate(one, None, common))
             except Exception as error:
                 error.add_note(f"in deadlines[{position}]")
                 raise
@@ -197,7 +192,7 @@ class Deadlines:
         Raises:
             RequestError: An argument is invalid, or the requester may not schedule an auto-action.
         """
-        new = self.checked(given, requester)
+        new = self.validator.validate(given, requester)
         now, clock = self._now(), planning.DeadlineClock.of(new)
         due_at = change.first_due_at(new, clock, now)
         return _preview(due_at, new.timezone, planning.plan(new.stages, due_at=due_at, clock=clock, now=now))
@@ -229,7 +224,7 @@ class Deadlines:
         before = self.get(reference, team_id=team_id)
         refuse_closed(reference, before)
         changed = changed_deadline(before, asked_stages(before.definition), changes)
-        after = change.redefined(before, self._validated(changed, requester, given=changes), before.definition)
+        after = change.redefined(before, self.validator.check(changed, requester, given=changes), before.definition)
         return _preview(before.due_at, after.timezone, planning.plan_deadline(after, self._now()))
 
     def update(
@@ -290,7 +285,7 @@ class Deadlines:
             new = changed_deadline(before, asked_stages(before.definition), changes)
             if not _ADDRESS_ARGUMENTS.isdisjoint(changes):
                 new = replace(new, reach=narrower(before.reach, reach_of(requester)))
-            new = self._validated(new, requester, given=changes)
+            new = self.validator.check(new, requester, given=changes)
             named = {"stages" if name in ARGUMENT_OF.values() else name for name in changes} | {"reach"}
             definition = {name: value for name, value in new.definition.items() if name in named}
             change.redefine(lent, store.DeadlineSnapshot(before, now), new, definition, by=by, reason=reason)
@@ -621,7 +616,7 @@ class Deadlines:
             raise InvalidArgument("recipients", problem="must not be empty: give at least one address, role or person")
         with self._changing(reference, team_id, connection, "open", "missed") as (lent, deadline, now):
             reach = reach_of(requester)
-            self.recipients.check(to, name="recipients", team_id=deadline.team_id, reach=reach)
+            self.validator.recipients.check(to, name="recipients", team_id=deadline.team_id, reach=reach)
             entry = store.history_entry(
                 "reassigned", now, by=by, reason=reason, to=list(to), before=list(deadline.recipients)
             )
@@ -657,94 +652,6 @@ class Deadlines:
     def _now(self) -> datetime:
         with borrowed_connection(self.database, None) as lent:
             return database_clock.now(lent)
-
-    def checked(
-        self,
-        given: Mapping[str, Any],
-        requester: Requester | None,
-        common: CommonArguments | None = None,
-        *,
-        reach: AddressReach | None = None,
-    ) -> NewDeadline:
-        """Return the validated arguments of `set`.
-
-        Args:
-            given: The arguments.
-            requester: The token of an HTTP request; None: application code.
-            common: The arguments of earlier deadlines in the same call; these are added.
-            reach: Which addresses the notices may use; None: those of the requester.
-
-        Raises:
-            RequestError: As for `set`.
-        """
-        new = new_deadline(given, common=common)
-        if (reach := reach or reach_of(requester)) is not None:
-            new = replace(new, reach=reach)
-        return self._validated(new, requester, common=common)
-
-    def _validated(
-        self,
-        new: NewDeadline,
-        requester: Requester | None,
-        *,
-        given: Collection[str] | None = None,
-        common: CommonArguments | None = None,
-    ) -> NewDeadline:
-        """Validate recipients, action types, payloads and conditions; return the deadline with normalised payloads.
-
-        Args:
-            new: The arguments of the deadline.
-            requester: The token of an HTTP request; None: application code.
-            given: The names of the arguments that the requester gave; None: all. The others come from the stored row.
-            common: The arguments of earlier deadlines in the same call, which have the same requester and `given`;
-                those of this deadline are added.
-        """
-        names = ("recipients", *ARGUMENT_OF.values())
-        origins = {name: requester if given is None or name in given else None for name in names}
-        common = common or CommonArguments()
-        scope = (id(new.stages), new.team_id, new.reach)
-        _, stages = common.validated.get(scope, (None, None))
-        listed = [("recipients", new.recipients, origins["recipients"])]
-        if stages is None:
-            stages = tuple(
-                self._validated_stage(one, new, origins.get(ARGUMENT_OF.get(one.kind, ""))) for one in new.stages
-            )
-            for one in stages:
-                listed += [(f"{one.key}.to", one.to, origins[ARGUMENT_OF[one.kind]])] if one.to else []
-                listed += [(f"{one.key}.assign", one.assign, origins[ARGUMENT_OF[one.kind]])] if one.assign else []
-        for name, to, origin in listed:
-            reach = new.reach if given is None else reach_of(origin)
-            key = f"{new.team_id is None} {reach} {to!r}"
-            if key not in common.recipients:
-                self.recipients.check(to, name=name, team_id=new.team_id, reach=reach)
-                common.recipients.add(key)
-        common.validated[scope] = new.stages, stages
-        return replace(new, stages=stages)
-
-    def _validated_stage(self, stage: Stage, new: NewDeadline, requester: Requester | None) -> Stage:
-        return self._with_condition(self._with_payload(stage, requester), new, requester)
-
-    def _with_payload(self, stage: Stage, requester: Requester | None) -> Stage:
-        if stage.kind != "action":
-            self.actions.payloads.handler(stage.action_type, requester=None)
-            return stage
-        try:
-            prepared = self.actions.payloads.prepare(stage.action_type, stage.payload, requester=requester)
-        except ActionTypeForbidden as error:
-            raise error.inside("auto_actions") from None
-        return replace(stage, payload=json_text.decode(prepared.text))
-
-    def _with_condition(self, stage: Stage, new: NewDeadline, requester: Requester | None) -> Stage:
-        if stage.condition is None:
-            return stage
-        try:
-            columns = self.actions.dependencies(
-                {"condition": stage.condition}, requester=requester, team_id=new.team_id
-            )
-        except InvalidArgument as error:
-            number = [one.key for one in new.stages if one.kind == stage.kind].index(stage.key)
-            raise error.renamed(f"{ARGUMENT_OF[stage.kind]}[{number}].{error.name}") from None
-        return replace(stage, condition=json_text.decode(columns["condition"]))  # type: ignore[arg-type] # an object
 
 
 def _lock_by_name(connection: Connection, new: NewDeadline) -> store.DeadlineSnapshot | None:

@@ -12,7 +12,7 @@ import scheduled_actions
 from handlers import deadline as own
 from scheduled_actions.core.errors import DeadlineNotApplied, UnknownDeadline
 from scheduled_actions.deadlines import requested
-from scheduled_actions.deadlines.service import Deadlines
+from scheduled_actions.deadlines.validation import DeadlineValidator
 from tests.deadlines.deadline_project import deadline_project, planned, send, start
 from tests.factories import NOW, set_clock, together
 
@@ -213,14 +213,14 @@ def test_a_deadline_that_a_person_cancels_before_the_tick_stays_cancelled(projec
 
 def test_a_call_made_while_an_earlier_one_is_applied_is_applied_afterwards(project, connection, monkeypatch):
     call(connection, name="renewal")
-    checked = Deadlines.checked
+    validate = DeadlineValidator.validate
 
-    def call_again(deadlines, *arguments, **options):
+    def call_again(validator, *arguments, **options):
         monkeypatch.undo()
         call(connection, name="renewal", due_at=DUE + timedelta(days=5))
-        return checked(deadlines, *arguments, **options)
+        return validate(validator, *arguments, **options)
 
-    monkeypatch.setattr(Deadlines, "checked", call_again)
+    monkeypatch.setattr(DeadlineValidator, "validate", call_again)
     project.processor.tick()
     project.processor.tick()
 
