@@ -22,12 +22,11 @@ from scheduled_actions.core.errors import (
 )
 from scheduled_actions.core.requester import Requester, narrower, reach_of
 from scheduled_actions.core.wake import Wake
-from scheduled_actions.database import clock as database_clock
 from scheduled_actions.database.connection import Connection, Database, atomic
 from scheduled_actions.database.transactions import announce, borrowed_connection
 from scheduled_actions.deadlines import changes as change, store
 from scheduled_actions.deadlines.changes import NOT_ACKNOWLEDGED, SetOutcome, refuse_closed
-from scheduled_actions.deadlines.model import Deadline, Stage
+from scheduled_actions.deadlines.model import Deadline
 from scheduled_actions.deadlines.rules import planning
 from scheduled_actions.deadlines.rules.common import CommonArguments
 from scheduled_actions.deadlines.rules.definition import (
@@ -45,16 +44,6 @@ from scheduled_actions.schedules.rules import new_schedule
 MAX_DEADLINES = 20_000
 #: Arguments that contain addresses.
 _ADDRESS_ARGUMENTS = frozenset({"recipients", "reminders", "escalation"})
-
-
-@dataclass(frozen=True, slots=True)
-class DeadlinePreview:
-    """The due instant and the stages that a deadline would have; nothing is stored."""
-
-    due_at: datetime
-    timezone: str
-    #: The requested stages with their instants. A stage in the past has the state `left_out`, or runs immediately.
-    stages: list[Stage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,54 +167,6 @@ class Deadlines:
                 )
         announce(self.wake, connection)
         return created
-
-    def preview(self, given: Mapping[str, Any], *, requester: Requester | None = None) -> DeadlinePreview:
-        """Return the due instant and the stages of a new deadline without storing the deadline.
-
-        The preview does not check whether the name is in use, or how many deadlines of a series would be open at the
-        same time.
-
-        Args:
-            given: The arguments of `set_deadline`.
-            requester: The token of an HTTP request; None: application code.
-
-        Raises:
-            RequestError: An argument is invalid, or the requester may not schedule an auto-action.
-        """
-        new = self.validator.validate(given, requester)
-        now, clock = self._now(), planning.DeadlineClock.of(new)
-        due_at = change.first_due_at(new, clock, now)
-        return _preview(due_at, new.timezone, planning.plan(new.stages, due_at=due_at, clock=clock, now=now))
-
-    def preview_change(
-        self,
-        reference: UUID | str,
-        changes: Mapping[str, Any],
-        *,
-        team_id: str | None = None,
-        requester: Requester | None = None,
-    ) -> DeadlinePreview:
-        """Return the due instant and the stages that a deadline would have after `update`; nothing is stored.
-
-        A new recurrence does not change the preview. Later deadlines of the series are not checked.
-
-        Args:
-            reference: Id or name.
-            changes: The arguments of `update` that change.
-            team_id: Only within this team; None: as for `get`.
-            requester: The token of an HTTP request; None: application code.
-
-        Raises:
-            UnknownDeadline: No deadline has that id or name (in that team).
-            WrongDeadlineStatus: The deadline is completed or cancelled.
-            DeadlineUnusable: The stored row is invalid.
-            RequestError: A value is invalid.
-        """
-        before = self.get(reference, team_id=team_id)
-        refuse_closed(reference, before)
-        changed = changed_deadline(before, asked_stages(before.definition), changes)
-        after = change.redefined(before, self.validator.check(changed, requester, given=changes), before.definition)
-        return _preview(before.due_at, after.timezone, planning.plan_deadline(after, self._now()))
 
     def update(
         self,
@@ -649,10 +590,6 @@ class Deadlines:
             yield lent, deadline, now
         announce(self.wake, connection)
 
-    def _now(self) -> datetime:
-        with borrowed_connection(self.database, None) as lent:
-            return database_clock.now(lent)
-
 
 def _lock_by_name(connection: Connection, new: NewDeadline) -> store.DeadlineSnapshot | None:
     """Return the unresolved deadline with that name in its team, locked; None if there is none."""
@@ -661,10 +598,6 @@ def _lock_by_name(connection: Connection, new: NewDeadline) -> store.DeadlineSna
         return None
     (locked,) = store.lock(connection, [found.deadline.id])
     return locked if locked.deadline.is_unresolved else None
-
-
-def _preview(due_at: datetime, timezone: str, stages: Sequence[Stage]) -> DeadlinePreview:
-    return DeadlinePreview(due_at, timezone, [stage for stage in stages if stage.kind in ARGUMENT_OF])
 
 
 def _id_of(given: UUID | str) -> UUID:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
-from scheduled_actions.deadlines import model, reading, service, store
+from scheduled_actions.deadlines import model, preview, reading, store
 from scheduled_actions.deadlines.rules.calendar import LONGEST_DAYS
 from scheduled_actions.deadlines.rules.definition import RECIPIENTS_MOST, REPEAT_MOST, STAGES_MOST
 from scheduled_actions.notifications.rules.reminder import Severity
@@ -352,7 +352,7 @@ class DeadlineDocument(Record):
 
 
 @shares_fields(
-    service.DeadlinePreview,
+    preview.DeadlinePreview,
     due_at=None,
     timezone=None,
 )

@@ -21,7 +21,7 @@ from scheduled_actions.core.errors import (
     UnknownDeadline,
     WrongDeadlineStatus,
 )
-from scheduled_actions.deadlines import model, reading
+from scheduled_actions.deadlines import model, preview, reading
 from scheduled_actions.operations.tokens import Role
 from scheduled_actions.web.api.deadlines.models import (
     AcknowledgeDeadlineRequest,
@@ -99,21 +99,21 @@ def list_notices(call: Call[PageQuery, EmptyRequest]) -> Answer:
 def preview_deadline(call: Call[EmptyRequest, CreateDeadlineRequest]) -> Answer:
     """Return the due instant and the stages that a new deadline would have."""
     given = {**call.body.given(), "team_id": call.caller.team_for(call.body.team_id)}
-    return Answer(
-        DeadlinePreviewDocument.model_validate(call.runtime.deadlines.preview(given, requester=call.caller.requester))
-    )
+    previewed = preview.preview_deadline(call.runtime.deadlines, given, requester=call.caller.requester)
+    return Answer(DeadlinePreviewDocument.model_validate(previewed))
 
 
 def preview_deadline_update(call: Call[EmptyRequest, UpdateDeadlineRequest]) -> Answer:
     """Return the due instant and the stages that a deadline would have after an update."""
     changes = {name: value for name, value in call.body.given().items() if name != "reason"}
-    return Answer(
-        DeadlinePreviewDocument.model_validate(
-            call.runtime.deadlines.preview_change(
-                call.reference, changes, team_id=call.caller.team_id, requester=call.caller.requester
-            )
-        )
+    previewed = preview.preview_update(
+        call.runtime.deadlines,
+        call.reference,
+        changes,
+        team_id=call.caller.team_id,
+        requester=call.caller.requester,
     )
+    return Answer(DeadlinePreviewDocument.model_validate(previewed))
 
 
 def update_deadline(call: Call[EmptyRequest, UpdateDeadlineRequest]) -> Answer:
