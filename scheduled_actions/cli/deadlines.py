@@ -243,7 +243,8 @@ def update(
 @pass_project
 def complete(project: Project, /, reference: str, *, at: str | None, **change: Any) -> None:  # noqa: ANN401 - of `_change_options`
     """Complete the deadline REF: no further reminder, escalation or action starts."""
-    deadline = project.open_without_handlers().deadlines.complete(reference, at=at, by=caller(), **change)
+    project.open_without_handlers()
+    deadline = client.complete_deadline(reference, at=at, by=caller(), **change)
     _report(deadline, _completion_text(deadline))
 
 
@@ -264,7 +265,8 @@ def move(project: Project, /, reference: str, *, at: str | None, delay: timedelt
     due_at = one_of(at, delay, "--due and --in")
     if due_at is None:
         raise click.UsageError("the new due time is required: give --due ISO or --in DURATION")
-    deadline = project.open_without_handlers().deadlines.move(reference, due_at, by=caller(), **change)
+    project.open_without_handlers()
+    deadline = client.move_deadline(reference, due_at, by=caller(), **change)
     _report(deadline, f"moved: due {zoned(deadline.due_at, deadline)}")
 
 
@@ -274,7 +276,8 @@ def move(project: Project, /, reference: str, *, at: str | None, delay: timedelt
 @pass_project
 def cancel(project: Project, /, reference: str, **change: Any) -> None:  # noqa: ANN401 - the options above
     """Cancel the deadline REF: no further reminder, escalation or action starts."""
-    _report(project.open_without_handlers().deadlines.cancel(reference, by=caller(), **change), "cancelled")
+    project.open_without_handlers()
+    _report(client.cancel_deadline(reference, by=caller(), **change), "cancelled")
 
 
 @deadlines.command(short_help="Pause a deadline.")
@@ -282,7 +285,8 @@ def cancel(project: Project, /, reference: str, **change: Any) -> None:  # noqa:
 @pass_project
 def pause(project: Project, /, reference: str, **change: Any) -> None:  # noqa: ANN401 - of `_change_options`
     """Pause the deadline REF: no reminder, escalation or action starts until the deadline is resumed."""
-    _report(project.open_without_handlers().deadlines.pause(reference, by=caller(), **change), "paused")
+    project.open_without_handlers()
+    _report(client.pause_deadline(reference, by=caller(), **change), "paused")
 
 
 @deadlines.command(short_help="Resume a deadline with its remaining working time.")
@@ -290,7 +294,8 @@ def pause(project: Project, /, reference: str, **change: Any) -> None:  # noqa: 
 @pass_project
 def resume(project: Project, /, reference: str, **change: Any) -> None:  # noqa: ANN401 - of `_change_options`
     """Resume the deadline REF with as much working time left as when it was paused."""
-    deadline = project.open_without_handlers().deadlines.resume(reference, by=caller(), **change)
+    project.open_without_handlers()
+    deadline = client.resume_deadline(reference, by=caller(), **change)
     _report(deadline, f"resumed: due {zoned(deadline.due_at, deadline)}")
 
 
@@ -314,7 +319,8 @@ def acknowledge(
     continues, except for levels that stop when acknowledged.
     """
     until = one_of(at, delay, "--until and --for")
-    deadline = project.open_without_handlers().deadlines.acknowledge(reference, until=until, by=caller(), **change)
+    project.open_without_handlers()
+    deadline = client.acknowledge_deadline(reference, until=until, by=caller(), **change)
     muted_until = zoned(deadline.acknowledged_until, deadline)
     _report(deadline, f"reminders muted{f' until {muted_until}' if muted_until else ''}")
 
@@ -326,7 +332,8 @@ def acknowledge(
 def reassign(project: Project, /, reference: str, *, recipients: tuple[str, ...], **change: Any) -> None:  # noqa: ANN401 - of `_change_options`
     """Replace the recipients of the deadline REF with WHO. If its reminders are muted, the mute ends."""
     with handlers_aside():
-        deadline = project.open().deadlines.reassign(reference, list(recipients), by=caller(), **change)
+        project.open()
+        deadline = client.reassign_deadline(reference, list(recipients), by=caller(), **change)
     _report(deadline, f"reassigned to {', '.join(recipients)}")
 
 

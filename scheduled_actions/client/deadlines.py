@@ -11,7 +11,7 @@ from scheduled_actions import runtime
 from scheduled_actions.actions.model import UNSET, Unset
 from scheduled_actions.client.checks import checked
 from scheduled_actions.core.messages import suggests_keywords
-from scheduled_actions.deadlines import reading
+from scheduled_actions.deadlines import operations, reading
 from scheduled_actions.deadlines.model import Deadline
 
 
@@ -151,9 +151,9 @@ def complete_deadline(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Deadline:
-    """Complete a deadline, so that no further stage starts; see `Deadlines.complete`."""
-    return runtime.current().deadlines.complete(
-        deadline, at=at, by=by, reason=reason, team_id=team_id, connection=connection
+    """Complete a deadline, so that no further stage starts; see `deadlines.operations.complete`."""
+    return operations.complete(
+        runtime.current().deadlines, deadline, at=at, by=by, reason=reason, team_id=team_id, connection=connection
     )
 
 
@@ -169,10 +169,16 @@ def cancel_deadline(
 ) -> Deadline:
     """Cancel a deadline; with `series`, also cancel the later deadlines of its series, and end the series.
 
-    See `Deadlines.cancel`.
+    See `deadlines.operations.cancel`.
     """
-    return runtime.current().deadlines.cancel(
-        deadline, reason=reason, by=by, series=series, team_id=team_id, connection=connection
+    return operations.cancel(
+        runtime.current().deadlines,
+        deadline,
+        reason=reason,
+        by=by,
+        series=series,
+        team_id=team_id,
+        connection=connection,
     )
 
 
@@ -257,9 +263,11 @@ def pause_deadline(
 ) -> Deadline:
     """Pause an open deadline: no reminder, escalation level or auto-action runs until the deadline is resumed.
 
-    See `Deadlines.pause`.
+    See `deadlines.operations.pause`.
     """
-    return runtime.current().deadlines.pause(deadline, by=by, reason=reason, team_id=team_id, connection=connection)
+    return operations.pause(
+        runtime.current().deadlines, deadline, by=by, reason=reason, team_id=team_id, connection=connection
+    )
 
 
 @checked
@@ -271,8 +279,13 @@ def resume_deadline(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Deadline:
-    """Resume a paused deadline, with as much working time left as when it was paused; see `Deadlines.resume`."""
-    return runtime.current().deadlines.resume(deadline, by=by, reason=reason, team_id=team_id, connection=connection)
+    """Resume a paused deadline, with as much working time left as when it was paused.
+
+    See `deadlines.operations.resume`.
+    """
+    return operations.resume(
+        runtime.current().deadlines, deadline, by=by, reason=reason, team_id=team_id, connection=connection
+    )
 
 
 @checked
@@ -287,10 +300,10 @@ def acknowledge_deadline(
 ) -> Deadline:
     """Mute the repeated reminders of a deadline, and the stages with `stop_when` `acknowledged`.
 
-    See `Deadlines.acknowledge`.
+    See `deadlines.operations.acknowledge`.
     """
-    return runtime.current().deadlines.acknowledge(
-        deadline, until=until, by=by, reason=reason, team_id=team_id, connection=connection
+    return operations.acknowledge(
+        runtime.current().deadlines, deadline, until=until, by=by, reason=reason, team_id=team_id, connection=connection
     )
 
 
@@ -304,7 +317,7 @@ def reassign_deadline(
     team_id: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Deadline:
-    """Replace the recipients of a deadline, and end its acknowledgement; see `Deadlines.reassign`."""
-    return runtime.current().deadlines.reassign(
-        deadline, recipients, by=by, reason=reason, team_id=team_id, connection=connection
+    """Replace the recipients of a deadline, and end its acknowledgement; see `deadlines.operations.reassign`."""
+    return operations.reassign(
+        runtime.current().deadlines, deadline, recipients, by=by, reason=reason, team_id=team_id, connection=connection
     )

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from scheduled_actions.core.errors import InvalidArgument, UnknownActionType, WrongDeadlineStatus
-from scheduled_actions.deadlines import store
+from scheduled_actions.deadlines import operations, store
 from tests.deadlines.deadline_project import SENT, deadline_project, planned
 from tests.factories import NOW, PATIENCE, is_waiting, set_clock, wait_until
 
@@ -96,11 +96,11 @@ def test_a_missed_deadline_stays_missed_when_its_escalation_changes(deadlines, t
 
 def test_a_changed_paused_deadline_plans_nothing_until_it_is_resumed(deadlines, connection):
     made, _ = deadlines.set(GIVEN)
-    deadlines.pause(made.id)
+    operations.pause(deadlines, made.id)
 
     deadlines.update(made.id, reminders=["10 days before"])
     paused = when(connection, made)
-    deadlines.resume(made.id)
+    operations.resume(deadlines, made.id)
 
     assert (paused, when(connection, made)) == ({}, {"reminder:10 days before#1": -10, "due#1": 0})
 
@@ -110,7 +110,7 @@ def test_a_change_of_a_series_applies_to_later_deadlines(deadlines, tick_at, con
     deadlines.update("review", reminders=["20 days before"], recipients=BEN)
 
     tick_at(DUE - 20 * DAY)
-    deadlines.complete(first.id)
+    operations.complete(deadlines, first.id)
     second = deadlines.get("review")
 
     assert [one["to"] for one in SENT] == [BEN]
@@ -131,11 +131,11 @@ def test_setting_a_series_again_by_name_replaces_its_reminders(deadlines, connec
 
 def test_a_new_rule_applies_after_the_last_existing_deadline(deadlines, tick_at, connection):
     first, _ = deadlines.set(YEARLY)
-    deadlines.complete(first.id)
+    operations.complete(deadlines, first.id)
     second = deadlines.get("review")
 
     deadlines.update("review", recurrence="every 6 months")
-    deadlines.complete(second.id)
+    operations.complete(deadlines, second.id)
     third = deadlines.get("review")
 
     assert deadlines.get(second.id).due_at == DUE.replace(year=2027)
@@ -185,7 +185,7 @@ def test_changing_a_closed_deadline_or_using_an_unknown_action_type_is_rejected(
     made, _ = deadlines.set(GIVEN)
     with pytest.raises(UnknownActionType):
         deadlines.update(made.id, auto_actions=[{"offset": "1 day before", "action_type": "approval:gone"}])
-    deadlines.complete(made.id)
+    operations.complete(deadlines, made.id)
 
     with pytest.raises(WrongDeadlineStatus):
         deadlines.update(made.id, reminders=["1 day before"])

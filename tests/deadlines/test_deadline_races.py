@@ -16,7 +16,7 @@ from scheduled_actions.actions import claims
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core.errors import DatabaseUnavailable
-from scheduled_actions.deadlines import handlers as deadline_handlers, store
+from scheduled_actions.deadlines import handlers as deadline_handlers, operations, store
 from tests.deadlines.deadline_project import SENT, deadline_project, ended, planned, send
 from tests.factories import NOW, PATIENCE, a_tick, insert, is_waiting, set_clock, statuses, together, wait_until
 from tests.mail_server import Mailbox, serving
@@ -27,6 +27,13 @@ TARGET = {"type": "license", "id": "42"}
 ANN = "ann@example.org"
 #: The deadlines of one round, and the rounds, of the test with two ticks and many changes.
 DEADLINES_PER_ROUND, ROUNDS = 50, 20
+#: Changes after which no reminder that was planned before may start.
+CHANGES = {
+    "complete": operations.complete,
+    "cancel": operations.cancel,
+    "move": lambda deadlines, one: deadlines.move(one, DUE + 100 * DAY),
+    "pause": operations.pause,
+}
 
 
 @pytest.fixture
@@ -67,7 +74,7 @@ def test_completing_a_deadline_waits_for_a_notification_that_is_starting(runtime
     def complete():
         # This connection has no lock timeout, so the completion waits for the lock of the test.
         with psycopg.connect(database_url, autocommit=True) as own:
-            runtime.deadlines.complete(made.id, connection=own)
+            operations.complete(runtime.deadlines, made.id, connection=own)
 
     done = threading.Thread(target=complete)
 
@@ -92,13 +99,13 @@ def claim_one(connection):
     return claimed
 
 
-@pytest.mark.parametrize("change", ["complete", "cancel", "move", "pause"])
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_claimed_action_is_checked_again_before_it_starts(runtime, connection, change):
     made = a_deadline(runtime)
     set_clock(connection, DUE - 60 * DAY)
     claimed = claim_one(connection)
 
-    getattr(runtime.deadlines, change)(made.id, **({"due_at": DUE + 100 * DAY} if change == "move" else {}))
+    CHANGES[change](runtime.deadlines, made.id)
     outcome = deadline_handlers.begin(runtime.database, claimed)
 
     if change == "move":
@@ -109,7 +116,7 @@ def test_a_claimed_action_is_checked_again_before_it_starts(runtime, connection,
         assert isinstance(outcome, settlement.Skipped)
 
 
-@pytest.mark.parametrize("change", ["complete", "cancel", "move", "pause"])
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_transactional_handler_checks_the_deadline_in_its_own_transaction(runtime, connection, change):
     made = a_deadline(runtime)
     set_clock(connection, DUE - 60 * DAY)
@@ -117,7 +124,7 @@ def test_a_transactional_handler_checks_the_deadline_in_its_own_transaction(runt
     guard = deadline_handlers.begin(runtime.database, claim_one(connection))
     with connection.transaction():
         held_before = guard.holds(connection)
-    getattr(runtime.deadlines, change)(made.id, **({"due_at": DUE + 100 * DAY} if change == "move" else {}))
+    CHANGES[change](runtime.deadlines, made.id)
 
     with connection.transaction():
         assert (held_before, guard.holds(connection)) == (True, False)
@@ -180,7 +187,7 @@ def test_an_action_claimed_while_its_deadline_is_completed_starts_and_plans_noth
         store.lock(completing, [made.id])
         begin.start()
         wait_until(lambda: is_waiting(connection))
-        runtime.deadlines.complete(made.id, connection=completing)
+        operations.complete(runtime.deadlines, made.id, connection=completing)
     begin.join(PATIENCE)
 
     assert outcomes == [settlement.Skipped("the deadline is completed")]
@@ -238,7 +245,7 @@ def test_after_a_reassignment_queued_mails_go_to_the_new_recipients(database_url
                 "select count(*) from scheduled_actions where action_type = 'notification:send' and status = 'pending'"
             ).fetchone()
 
-            runtime.deadlines.reassign(made.id, [quiet("bob@example.org"), quiet("eve@example.org")])
+            operations.reassign(runtime.deadlines, made.id, [quiet("bob@example.org"), quiet("eve@example.org")])
             set_clock(connection, DUE - 60 * DAY + timedelta(hours=1))
             while runtime.processor.tick().processed:
                 pass
@@ -260,7 +267,7 @@ def test_an_escalation_without_a_guard_does_not_change_a_closed_deadline(runtime
         runtime, escalation=[{"offset": "2 days after", "to": "cfo@example.org", "assign": "cfo@example.org"}]
     )
     payload = {"deadline_id": str(made.id), "stage": "escalation:1", "occurrence": 1}
-    getattr(runtime.deadlines, how)(made.id)
+    CHANGES[how](runtime.deadlines, made.id)
 
     escalation = insert(connection, action_type="escalation:send", payload=payload)
     reminder = insert(connection, action_type="reminder:send", payload=payload | {"stage": "reminder:60 days before"})
@@ -281,7 +288,7 @@ def test_an_escalation_waits_for_the_completion_of_its_deadline_and_is_skipped(r
     tick = threading.Thread(target=runtime.processor.tick)
 
     with runtime.database.connection() as completing, completing.transaction():
-        runtime.deadlines.complete(made.id, connection=completing)
+        operations.complete(runtime.deadlines, made.id, connection=completing)
         tick.start()
         wait_until(lambda: is_waiting(connection))
     tick.join(PATIENCE)
@@ -312,8 +319,8 @@ def test_no_invalid_reminder_starts_after_a_change_has_returned(database_url, co
     set_clock(connection, NOW)
 
     def change(runtime, made, address):
-        how = dice.choice(["complete", "cancel", "move", "pause"])
-        getattr(runtime.deadlines, how)(made, **({"due_at": DUE + 100 * DAY} if how == "move" else {}))
+        how = dice.choice(list(CHANGES))
+        CHANGES[how](runtime.deadlines, made)
         returned[address] = time.monotonic()
 
     with serving(mailbox) as mail:

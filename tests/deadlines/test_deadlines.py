@@ -15,7 +15,7 @@ from scheduled_actions.core.errors import (
     UnknownDeadline,
     WrongDeadlineStatus,
 )
-from scheduled_actions.deadlines import reading, store
+from scheduled_actions.deadlines import operations, reading, store
 from tests.deadlines.deadline_project import SENT, STARTED, deadline_project, ended, planned
 from tests.factories import NOW, row, set_clock, together
 
@@ -183,7 +183,7 @@ def test_concurrent_sets_of_one_name_create_one_deadline(runtime, database_url, 
     given = {"target": TARGET, "due_at": DUE, "name": "renewal"}
 
     ids = together(database_url, 4, lambda own, _: runtime.deadlines.set(given, connection=own)[0].id)
-    runtime.deadlines.complete("renewal")
+    operations.complete(runtime.deadlines, "renewal")
     fresh, outcome = runtime.deadlines.set(given)
 
     assert len(set(ids)) == 1
@@ -292,16 +292,16 @@ def test_a_completed_deadline_stores_the_number_of_days_late(set_one, tick_at, d
     tick_at(DUE + after - HOUR)
     tick_at(DUE + after)
 
-    done = deadlines.complete(made.id, by="ann", reason="signed")
+    done = operations.complete(deadlines, made.id, by="ann", reason="signed")
 
     assert (done.status, done.days_late, done.closed_at, done.closed_by) == ("completed", late, DUE + after, "ann")
     assert done.history[-1] == {
         "what": "completed", "at": (DUE + after).isoformat(), "by": "ann", "reason": "signed", "days_late": late,
     }  # fmt: skip
-    assert deadlines.complete(made.id) == done
+    assert operations.complete(deadlines, made.id) == done
 
 
-@pytest.mark.parametrize("end", ["complete", "cancel"])
+@pytest.mark.parametrize("end", [operations.complete, operations.cancel])
 def test_no_stage_of_a_resolved_deadline_starts(set_one, tick_at, deadlines, connection, end):
     made = set_one(
         escalation=[{"offset": "1 day after", "to": "boss@example.org"}],
@@ -309,7 +309,7 @@ def test_no_stage_of_a_resolved_deadline_starts(set_one, tick_at, deadlines, con
     )
     tick_at(DUE - 59 * DAY)
 
-    resolved = getattr(deadlines, end)(made.id)
+    resolved = end(deadlines, made.id)
     tick_at(DUE + 30 * DAY)
 
     assert notified() == [ANN]
@@ -319,7 +319,7 @@ def test_no_stage_of_a_resolved_deadline_starts(set_one, tick_at, deadlines, con
     with pytest.raises(WrongDeadlineStatus):
         deadlines.move(made.id, DAY)
     with pytest.raises(WrongDeadlineStatus):
-        deadlines.acknowledge(made.id)
+        operations.acknowledge(deadlines, made.id)
 
 
 def test_a_stage_claimed_before_the_resolution_is_checked_again(set_one, runtime, connection, monkeypatch):
@@ -357,9 +357,9 @@ def test_a_notification_is_valid_until_its_deadline_is_resolved_moved_or_paused(
     first, second, third = set_one(), set_one(), set_one()
 
     assert holds(first) == [True, False]
-    deadlines.complete(first.id)
+    operations.complete(deadlines, first.id)
     deadlines.move(second.id, DAY)
-    deadlines.pause(third.id)
+    operations.pause(deadlines, third.id)
     assert [holds(one) for one in (first, second, third)] == [[False, False]] * 3
     assert holds(second, revision=None) == [True, False]
 
@@ -429,7 +429,7 @@ def test_a_moved_missed_deadline_is_open_and_can_be_missed_again(set_one, tick_a
 
 def test_many_deadlines_move_all_or_none(set_one, deadlines, connection):
     ids = [set_one().id for _ in range(3)]
-    deadlines.complete(ids[2])
+    operations.complete(deadlines, ids[2])
 
     with pytest.raises(WrongDeadlineStatus):
         deadlines.move_many(dict.fromkeys(ids, DUE + DAY))
@@ -455,10 +455,10 @@ def test_a_pause_postpones_all_stages_by_its_length(set_one, tick_at, deadlines,
     made = set_one()
     set_clock(connection, DUE - 61 * DAY)
 
-    deadlines.pause(made.id, by="ann")
+    operations.pause(deadlines, made.id, by="ann")
     paused = planned(connection, made.id)
     tick_at(DUE - 51 * DAY)
-    resumed = deadlines.resume(made.id)
+    resumed = operations.resume(deadlines, made.id)
     tick_at(DUE - 50 * DAY)
 
     assert paused == {}
@@ -472,10 +472,10 @@ def test_in_a_calendar_a_pause_counts_working_time(deadlines, connection):
     calendar = {"weekends": True, "hours": {"from": "09:00", "to": "17:00"}}
     due = datetime(2026, 3, 10, 15, 0, tzinfo=UTC)
     made, _ = deadlines.set({"target": TARGET, "due_at": due, "calendar": calendar})
-    deadlines.pause(made.id)
+    operations.pause(deadlines, made.id)
     set_clock(connection, datetime(2026, 3, 7, 20, 0, tzinfo=UTC))
 
-    resumed = deadlines.resume(made.id)
+    resumed = operations.resume(deadlines, made.id)
 
     # 5 + 8 + 8 + 8 + 6 working hours were left; they start on Monday 9 March at 09:00.
     assert resumed.due_at == datetime(2026, 3, 13, 12, 0, tzinfo=UTC)
@@ -483,18 +483,18 @@ def test_in_a_calendar_a_pause_counts_working_time(deadlines, connection):
 
 def test_a_deadline_completed_while_paused_is_on_time(set_one, deadlines, connection):
     made = set_one()
-    deadlines.pause(made.id)
+    operations.pause(deadlines, made.id)
     set_clock(connection, DUE + 30 * DAY)
 
-    assert deadlines.complete(made.id).days_late == 0
+    assert operations.complete(deadlines, made.id).days_late == 0
 
 
 def test_a_completion_dated_before_the_pause_keeps_the_due_instant(set_one, deadlines, connection):
     made = set_one()
-    deadlines.pause(made.id)
+    operations.pause(deadlines, made.id)
     set_clock(connection, NOW + 5 * DAY)
 
-    assert deadlines.complete(made.id, at=NOW - DAY).due_at == made.due_at
+    assert operations.complete(deadlines, made.id, at=NOW - DAY).due_at == made.due_at
 
 
 # -- repeated reminders and people -------------------------------------------------------------------------------------
@@ -508,7 +508,7 @@ def test_a_daily_reminder_repeats_until_the_deadline_is_resolved(set_one, tick_a
     for day in days:
         tick_at(day)
         counts.append(len(notified()))
-    deadlines.complete(made.id)
+    operations.complete(deadlines, made.id)
     tick_at(days[-1] + 5 * DAY)
 
     assert counts == [0] + [1] * 10
@@ -547,7 +547,7 @@ def test_an_acknowledgement_stops_repeated_reminders_but_not_the_escalation(set_
     tick_at(DUE - 7 * DAY)
     notified()
 
-    known = deadlines.acknowledge(made.id, until=DUE - 3 * DAY, by="ann")
+    known = operations.acknowledge(deadlines, made.id, until=DUE - 3 * DAY, by="ann")
     sent = []
     for day in (-6, -5, -4, -3, -2):
         tick_at(DUE + day * DAY)
@@ -559,7 +559,7 @@ def test_an_acknowledgement_stops_repeated_reminders_but_not_the_escalation(set_
 
 def test_a_reminder_held_back_by_an_acknowledgement_is_in_the_history_and_the_timeline(set_one, tick_at, deadlines):
     made = set_one(reminders=[{"offset": "7 days before", "repeat": "daily"}])
-    deadlines.acknowledge(made.id, until=DUE - 6 * DAY, by="ann")
+    operations.acknowledge(deadlines, made.id, until=DUE - 6 * DAY, by="ann")
 
     tick_at(DUE - 7 * DAY)
 
@@ -578,7 +578,7 @@ def test_a_failed_reminder_of_an_acknowledged_deadline_is_skipped_instead_of_ret
     # No recipient can be resolved: the first attempt of the reminder fails.
     connection.execute("update scheduled_action_deadlines set recipients = '[\"unknown:recipient\"]'")
     tick_at(DUE - 7 * DAY)
-    deadlines.acknowledge(made.id)
+    operations.acknowledge(deadlines, made.id)
 
     tick_at(DUE - 7 * DAY + HOUR)
 
@@ -589,19 +589,19 @@ def test_an_acknowledgement_must_end_in_the_future(set_one, deadlines):
     made = set_one()
 
     with pytest.raises(InvalidArgument, match="until"):
-        deadlines.acknowledge(made.id, until=NOW - DAY)
+        operations.acknowledge(deadlines, made.id, until=NOW - DAY)
 
 
 def test_future_stages_go_to_the_new_recipients(set_one, tick_at, deadlines):
     made = set_one()
     tick_at(DUE - 60 * DAY)
 
-    deadlines.reassign(made.id, ["bob@example.org"], by="ann")
+    operations.reassign(deadlines, made.id, ["bob@example.org"], by="ann")
     tick_at(DUE - 30 * DAY)
 
     assert notified() == [ANN, "bob@example.org"]
     with pytest.raises(InvalidArgument, match="recipients"):
-        deadlines.reassign(made.id, [])
+        operations.reassign(deadlines, made.id, [])
 
 
 def test_if_all_people_of_a_level_are_away_the_next_level_is_notified(set_one, tick_at, deadlines):
@@ -742,7 +742,7 @@ def test_each_occurrence_of_a_series_is_a_separate_deadline(deadlines, tick_at, 
     )
     second_due = DUE.replace(year=2027)
     tick_at(DUE - DAY)
-    deadlines.complete(first.id)
+    operations.complete(deadlines, first.id)
     second, before = reading.find(deadlines.database)
     tick_at(second_due - 30 * DAY)
     tick_at(second_due)
@@ -805,7 +805,7 @@ def test_cancelling_a_series_ends_it(deadlines, tick_at, connection):
     )
     tick_at(NOW + HOUR)
 
-    deadlines.cancel(made.id, series=True)
+    operations.cancel(deadlines, made.id, series=True)
     tick_at(NOW + 9 * DAY)
 
     found = reading.find(deadlines.database)
@@ -819,7 +819,7 @@ def test_cancelling_a_series_ends_it(deadlines, tick_at, connection):
 def test_concurrent_renewals_create_one_next_deadline(deadlines, database_url, connection):
     made, _ = deadlines.set({"target": TARGET, "due_at": DUE, "recurrence": "yearly"})
 
-    together(database_url, 4, lambda own, _: deadlines.complete(made.id, connection=own))
+    together(database_url, 4, lambda own, _: operations.complete(deadlines, made.id, connection=own))
 
     assert len(reading.find(deadlines.database)) == 2
 
@@ -833,7 +833,7 @@ def test_deadlines_are_found_by_every_filter_and_paged(set_one, deadlines, conne
         for n in range(3)
     ]
     set_clock(connection, DUE + DAY)
-    deadlines.complete(ids[2])
+    operations.complete(deadlines, ids[2])
 
     assert [one.id for one in reading.find(deadlines.database, limit=2)] == ids[:0:-1]
     assert [one.id for one in reading.find(deadlines.database, cursor=ids[1])] == ids[:1]

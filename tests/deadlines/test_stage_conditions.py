@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from scheduled_actions import condition
 from scheduled_actions.core.errors import InvalidArgument, TooLarge
-from scheduled_actions.deadlines import reading
+from scheduled_actions.deadlines import operations, reading
 from scheduled_actions.operations.explain.service import explain
 from tests.deadlines.deadline_project import SENT, STARTED, deadline_project, ended, planned, send, start
 from tests.factories import NOW, PATIENCE, set_clock, wait_until
@@ -232,7 +232,7 @@ def test_a_function_is_called_while_nothing_is_locked(database_url, connection):
 def test_a_stage_does_not_start_if_its_deadline_is_completed_during_the_evaluation(database_url, connection, result):
     @condition("finish")
     def finish(check):
-        runtime.deadlines.complete("PO-9")
+        operations.complete(runtime.deadlines, "PO-9")
         return result
 
     set_clock(connection, NOW)

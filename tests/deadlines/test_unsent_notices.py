@@ -10,7 +10,7 @@ import pytest
 
 from handlers import webhook
 from scheduled_actions.actions.rules.settlement import Skipped, Snoozed
-from scheduled_actions.deadlines import reading, store
+from scheduled_actions.deadlines import operations, reading, store
 from scheduled_actions.deadlines.model import Stage
 from scheduled_actions.deadlines.rules import planning
 from tests.deadlines.deadline_project import OWN, planned
@@ -83,7 +83,7 @@ def whats(runtime, made):
     [
         lambda deadlines, to: deadlines.set(GIVEN | {"recipients": to}),
         lambda deadlines, to: deadlines.update("renewal", recipients=to),
-        lambda deadlines, to: deadlines.reassign("renewal", to),
+        lambda deadlines, to: operations.reassign(deadlines, "renewal", to),
     ],
 )
 def test_after_the_recipient_is_corrected_the_queued_reminder_goes_to_the_new_one(
@@ -143,7 +143,7 @@ def test_a_replaced_escalation_neither_reassigns_the_deadline_nor_emits_its_even
 ):
     made = queue(reminders=[], escalation=[{"offset": "60 days before", "assign": [QUIET]}])
     tick(NOW + timedelta(minutes=1))
-    runtime.deadlines.reassign(made.id, "eve@example.org")
+    operations.reassign(runtime.deadlines, made.id, "eve@example.org")
 
     runtime.deadlines.move(made.id, DUE - HOUR)
     tick(NOW + HOUR)
@@ -214,20 +214,20 @@ def test_a_queued_reminder_of_a_moved_deadline_is_sent_at_its_new_instant(runtim
 def test_a_queued_reminder_of_a_paused_deadline_is_sent_after_it_is_resumed(runtime, queue, tick, mailbox):
     made = queue()
 
-    runtime.deadlines.pause(made.id)
+    operations.pause(runtime.deadlines, made.id)
     tick()
     before = received(mailbox)
-    runtime.deadlines.resume(made.id)
+    operations.resume(runtime.deadlines, made.id)
     tick(NOW + HOUR)
 
     assert (before, received(mailbox)) == ([], ["ann@example"])
 
 
-@pytest.mark.parametrize("end", ["complete", "cancel"])
+@pytest.mark.parametrize("end", [operations.complete, operations.cancel])
 def test_a_queued_reminder_of_a_closed_deadline_is_not_replaced(runtime, queue, tick, mailbox, end):
     made = queue()
 
-    getattr(runtime.deadlines, end)(made.id)
+    end(runtime.deadlines, made.id)
     tick(NOW + 61 * DAY)
 
     assert (received(mailbox), "replaced" in whats(runtime, made)) == ([], False)

@@ -9,6 +9,7 @@ import pytest
 
 from handlers import deadline as own
 from scheduled_actions import action
+from scheduled_actions.deadlines import operations
 from tests.factories import set_clock
 from tests.mail_server import Mailbox
 from tests.notifications.notice_project import mails, notice_project
@@ -71,7 +72,7 @@ def test_mails_are_sent_day_by_day_until_it_is_completed(tmp_path, database_url,
             today[0] = day.date().isoformat()
             set_clock(connection, day)
             if today[0] == completed_on:
-                done = runtime.deadlines.complete("trade license", by="ann")
+                done = operations.complete(runtime.deadlines, "trade license", by="ann")
             sent_before = len(mailbox.envelopes)
             while runtime.processor.tick().processed:
                 pass

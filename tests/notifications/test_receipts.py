@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from scheduled_actions.deadlines import reading
+from scheduled_actions.deadlines import operations, reading
 from tests.deadlines.deadline_project import OWN
 from tests.factories import NOW, database_now, set_clock
 from tests.mail_server import Mailbox
@@ -54,7 +54,7 @@ def tick(runtime, connection):
 def test_receipts_outlast_the_actions_that_sent_the_notifications(runtime, connection, mailbox):
     made = set_one(runtime)
     tick(runtime, connection)
-    runtime.deadlines.complete(made.id)
+    operations.complete(runtime.deadlines, made.id)
     set_clock(connection, NOW + 400 * DAY)
     runtime.maintenance.prune(limit=999)
 
@@ -102,11 +102,11 @@ def test_a_receipt_that_cannot_be_written_neither_prevents_nor_repeats_an_email(
     assert "notice.receipt_not_stored error=UndefinedTable" in caplog.text
 
 
-@pytest.mark.parametrize("end", ["complete", "cancel"])
+@pytest.mark.parametrize("end", [operations.complete, operations.cancel])
 def test_ended_deadlines_are_pruned_after_ten_years_with_their_receipts(runtime, connection, end):
     made = set_one(runtime)
     tick(runtime, connection)
-    getattr(runtime.deadlines, end)(made.id)
+    end(runtime.deadlines, made.id)
 
     set_clock(connection, NOW + 3650 * DAY)
     runtime.maintenance.prune(limit=999)

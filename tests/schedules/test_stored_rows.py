@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from scheduled_actions.core.errors import DeadlineUnusable
-from scheduled_actions.deadlines import reading
+from scheduled_actions.deadlines import operations, reading
 from scheduled_actions.schedules import store as schedule_store
 from tests.deadlines.deadline_project import SENT, deadline_project
 from tests.factories import NOW, set_clock
@@ -95,9 +95,9 @@ def test_a_stage_of_an_invalid_deadline_fails_with_the_reason_and_sends_nothing(
     "change",
     [
         lambda deadlines, one: deadlines.move(one, NOW + 9 * DAY),
-        lambda deadlines, one: deadlines.pause(one),
-        lambda deadlines, one: deadlines.acknowledge(one),
-        lambda deadlines, one: deadlines.reassign(one, "bob@example.org"),
+        operations.pause,
+        operations.acknowledge,
+        lambda deadlines, one: operations.reassign(deadlines, one, "bob@example.org"),
         lambda deadlines, one: deadlines.update(one, timezone="Europe/Berlin"),
     ],
     ids=["move", "pause", "acknowledge", "reassign", "update"],
@@ -112,11 +112,11 @@ def test_a_change_that_would_write_invalid_values_back_is_rejected(runtime, brok
     assert connection.execute(f"select to_jsonb(d) from {TABLE} d").fetchone() == before
 
 
-@pytest.mark.parametrize("how", ["complete", "cancel"])
-def test_an_invalid_deadline_can_be_completed_and_cancelled(runtime, broken, how):
+@pytest.mark.parametrize("end", [operations.complete, operations.cancel])
+def test_an_invalid_deadline_can_be_completed_and_cancelled(runtime, broken, end):
     deadline_id = broken()
 
-    assert getattr(runtime.deadlines, how)(deadline_id).closed_at == NOW
+    assert end(runtime.deadlines, deadline_id).closed_at == NOW
 
 
 def test_setting_an_invalid_deadline_again_by_its_name_repairs_it(runtime, connection):

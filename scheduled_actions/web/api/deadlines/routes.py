@@ -21,7 +21,8 @@ from scheduled_actions.core.errors import (
     UnknownDeadline,
     WrongDeadlineStatus,
 )
-from scheduled_actions.deadlines import model, preview, reading
+from scheduled_actions.deadlines import model, operations, preview, reading
+from scheduled_actions.deadlines.service import Deadlines
 from scheduled_actions.operations.tokens import Role
 from scheduled_actions.web.api.deadlines.models import (
     AcknowledgeDeadlineRequest,
@@ -118,22 +119,22 @@ def preview_deadline_update(call: Call[EmptyRequest, UpdateDeadlineRequest]) -> 
 
 def update_deadline(call: Call[EmptyRequest, UpdateDeadlineRequest]) -> Answer:
     """Update a deadline and the later unresolved deadlines of its series."""
-    return _change(call, call.runtime.deadlines.update, requester=call.caller.requester, **call.body.given())
+    return _change(call, Deadlines.update, requester=call.caller.requester, **call.body.given())
 
 
 def complete_deadline(call: Call[EmptyRequest, CompleteDeadlineRequest]) -> Answer:
     """Complete a deadline, so that none of its stages starts after the response."""
-    return _change(call, call.runtime.deadlines.complete, **dict(call.body))
+    return _change(call, operations.complete, **dict(call.body))
 
 
 def cancel_deadline(call: Call[EmptyRequest, CancelDeadlineRequest]) -> Answer:
     """Cancel a deadline; with `series`, also the later unresolved deadlines of its series."""
-    return _change(call, call.runtime.deadlines.cancel, **dict(call.body))
+    return _change(call, operations.cancel, **dict(call.body))
 
 
 def move_deadline(call: Call[EmptyRequest, MoveDeadlineRequest]) -> Answer:
     """Move a deadline to another due instant."""
-    return _change(call, call.runtime.deadlines.move, **{"due_at": None, **call.body.given()})
+    return _change(call, Deadlines.move, **{"due_at": None, **call.body.given()})
 
 
 def move_deadlines(call: Call[EmptyRequest, MoveDeadlinesRequest]) -> Answer:
@@ -151,30 +152,30 @@ def move_deadlines(call: Call[EmptyRequest, MoveDeadlinesRequest]) -> Answer:
 
 def pause_deadline(call: Call[EmptyRequest, ReasonRequest]) -> Answer:
     """Pause an open deadline: no stage runs until the deadline is resumed."""
-    return _change(call, call.runtime.deadlines.pause, **dict(call.body))
+    return _change(call, operations.pause, **dict(call.body))
 
 
 def resume_deadline(call: Call[EmptyRequest, ReasonRequest]) -> Answer:
     """Resume a paused deadline, with as much working time left as when it was paused."""
-    return _change(call, call.runtime.deadlines.resume, **dict(call.body))
+    return _change(call, operations.resume, **dict(call.body))
 
 
 def acknowledge_deadline(call: Call[EmptyRequest, AcknowledgeDeadlineRequest]) -> Answer:
     """Mute the repeated reminders of a deadline, and the levels that stop when the deadline is acknowledged."""
-    return _change(call, call.runtime.deadlines.acknowledge, **dict(call.body))
+    return _change(call, operations.acknowledge, **dict(call.body))
 
 
 def reassign_deadline(call: Call[EmptyRequest, ReassignDeadlineRequest]) -> Answer:
     """Replace the recipients of a deadline, who are responsible for it, and end its acknowledgement."""
-    return _change(call, call.runtime.deadlines.reassign, requester=call.caller.requester, **dict(call.body))
+    return _change(call, operations.reassign, requester=call.caller.requester, **dict(call.body))
 
 
 def _change(call: Call[Any, Any], change: Callable[..., model.Deadline], **arguments: Any) -> Answer:  # noqa: ANN401 - of the change
-    lock = partial(call.runtime.deadlines.locked, call.reference, team_id=call.caller.team_id)
+    one = (call.runtime.deadlines, call.reference)
+    team_id = call.caller.team_id
+    lock = partial(Deadlines.locked, *one, team_id=team_id)
     with require_if_match(call, lock, DeadlineDocument.model_validate) as connection:
-        return _answer(
-            change(call.reference, **arguments, by=call.caller.name, team_id=call.caller.team_id, connection=connection)
-        )
+        return _answer(change(*one, **arguments, by=call.caller.name, team_id=team_id, connection=connection))
 
 
 def _answer(deadline: model.Deadline) -> Answer:
