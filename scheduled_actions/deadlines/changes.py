@@ -1,27 +1,18 @@
-"""Create deadlines, store changes of locked deadlines, and plan their stages again."""
+"""Store changes of locked deadlines, and plan their stages again."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from functools import partial
-from operator import attrgetter
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-from scheduled_actions.core.errors import (
-    DeadlineUnusable,
-    InvalidArgument,
-    RecurrenceInvalid,
-    ScheduledActionsError,
-    WrongDeadlineStatus,
-)
+from scheduled_actions.core.errors import DeadlineUnusable, InvalidArgument, WrongDeadlineStatus
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.transactions import limit_lock_waits
-from scheduled_actions.deadlines import store
+from scheduled_actions.deadlines import creation, store
 from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
-from scheduled_actions.deadlines.rules.calendar import WorkingCalendar
 from scheduled_actions.deadlines.rules.definition import HOW_TO_BEGIN, HOW_TO_END, NewDeadline
 from scheduled_actions.deadlines.rules.planning import DeadlineClock
 
@@ -35,9 +26,6 @@ SetOutcome: TypeAlias = Literal["created", "changed", "unchanged"]
 _SHAPING = ("stages", "timezone", "calendar")
 #: Columns that a new definition replaces.
 _CHANGED_COLUMNS = ("timezone", "calendar", "target_type", "target_id", "metadata")
-#: Columns that a new deadline copies from its arguments, and the next deadline of a series from the one before it.
-_NEW_COLUMNS = ("name", "team_id", "target_type", "target_id", "calendar", "metadata", "created_by")
-_new_values = attrgetter(*_NEW_COLUMNS)
 #: Fields of a stage that a new definition keeps.
 _PROGRESS = ("state", "at", "occurrence", "begun", "last_at", "replaces")
 
@@ -61,172 +49,6 @@ def refuse_closed(reference: object, deadline: Deadline, *statuses: str) -> None
         raise DeadlineUnusable(reference, deadline.problem)
 
 
-def create(connection: Connection, checked: Sequence[NewDeadline]) -> list[UUID]:
-    """Insert deadlines and schedule their stages; return the inserted ids.
-
-    Deadlines whose name is taken are left out.
-
-    Raises:
-        InvalidArgument: A stage has no instant, or a rule is too frequent.
-        RecurrenceInvalid: A rule is invalid, or has no occurrence after now.
-        BudgetExceeded: Planning the stages takes too many steps.
-    """
-    ids, now = store.new_ids(connection, len(checked))
-    common = _CommonPlans(now)
-    return _insert(connection, [_row(new_id, new, common) for new_id, new in zip(ids, checked, strict=True)])
-
-
-def _insert(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[UUID]:
-    created = store.create(connection, rows)
-    stages = {row["id"]: row["stages"] for row in rows if row["id"] in created}
-    store.insert_actions(connection, stages)
-    return list(stages)
-
-
-class _CommonPlans:
-    """The stages of the deadlines that one call creates, so that those of equal deadlines are planned once."""
-
-    def __init__(self, now: datetime) -> None:
-        self.now = now
-        self._plans: dict[object, tuple[WorkingCalendar, tuple[Stage, ...]]] = {}
-        self._asked: dict[int, str] = {}
-
-    def asked(self, new: NewDeadline) -> str:
-        """Return the requested stages of a deadline as JSON; `new` must exist as long as this object."""
-        if id(new.stages) not in self._asked:
-            self._asked[id(new.stages)] = new.asked_stages_text()
-        return self._asked[id(new.stages)]
-
-    def plan(self, new: NewDeadline, clock: DeadlineClock, due_at: datetime) -> tuple[Stage, ...]:
-        """Return the planned stages of a single deadline; `new` must exist as long as this object."""
-        key = (id(new.stages), id(clock.calendar), new.timezone, due_at)
-        if key not in self._plans:
-            self._plans[key] = clock.calendar, planning.plan(new.stages, due_at=due_at, clock=clock, now=self.now)
-        return self._plans[key][1]
-
-
-def _row(new_id: UUID, new: NewDeadline, common: _CommonPlans) -> dict[str, Any]:
-    clock = DeadlineClock.of(new)
-    due_at = first_due_at(new, clock, common.now)
-    if new.recurrence is None:
-        values = _columns(new_id, new, common.plan(new, clock, due_at), due_at=due_at, now=common.now)
-    else:
-        values = _series_columns(new_id, new, new.stages, clock=clock, due_at=due_at, anchor_at=due_at, now=common.now)
-        _refuse_overlap(new.recurrence, values["stages"], clock, due_at)
-    asked = common.asked(new)
-    return values | {"recipients": new.recipients, "definition": new.definition_text(asked), "asked": asked}
-
-
-def first_due_at(new: NewDeadline, clock: DeadlineClock, now: datetime) -> datetime:
-    """Return the due instant of a new deadline: as given, or the first occurrence of its rule after now.
-
-    Raises:
-        RecurrenceInvalid: The rule is invalid, or has no occurrence after now.
-        BudgetExceeded: Finding the first occurrence takes too many steps.
-    """
-    if new.due_at is not None or new.delay is not None or new.recurrence is None:
-        return new.due_at or now + (new.delay or timedelta(0))
-    due_at = planning.next_of_series(new.recurrence, clock, anchor=now, after=now)
-    if due_at is None:
-        raise RecurrenceInvalid(new.recurrence, "has no occurrence after now; give a `due_at`, or change the rule")
-    return due_at
-
-
-def _series_columns(
-    new_id: UUID,
-    definition: NewDeadline | Deadline,
-    stages: Sequence[Stage],
-    *,
-    clock: DeadlineClock,
-    due_at: datetime,
-    anchor_at: datetime,
-    now: datetime,
-) -> dict[str, Any]:
-    """Return the columns of a new deadline with a recurrence, with its stages planned; it starts a new series."""
-    assert definition.recurrence is not None  # noqa: S101 - called for series only
-    next_due_at = planning.next_of_series(definition.recurrence, clock, anchor=anchor_at, after=due_at)
-    planned = planning.plan(stages, due_at=due_at, clock=clock, now=now, next_due_at=next_due_at)
-    return _columns(new_id, definition, planned, due_at=due_at, now=now) | {
-        "recurrence": definition.recurrence,
-        "series_id": new_id,
-        "occurrence_at": due_at,
-        "anchor_at": anchor_at,
-    }
-
-
-def _columns(
-    new_id: UUID, definition: NewDeadline | Deadline, stages: Sequence[Stage], *, due_at: datetime, now: datetime
-) -> dict[str, Any]:
-    """Return the columns of a new deadline with planned stages."""
-    copied = zip(_NEW_COLUMNS, _new_values(definition), strict=True)
-    return {name: value for name, value in copied if value is not None} | {
-        "id": new_id,
-        "due_at": due_at,
-        "timezone": definition.timezone,
-        "stages": stages,
-        "history": [{"what": "set", "at": now, "due_at": due_at}],
-    }
-
-
-def _refuse_overlap(recurrence: str, stages: Sequence[Stage], clock: DeadlineClock, due_at: datetime) -> None:
-    """Check that a series never has a hundred deadlines open at the same time.
-
-    Raises:
-        InvalidArgument: The rule is too frequent for the first stage.
-    """
-    lead = due_at - planning.lead(stages, due_at=due_at, clock=clock)
-    at: datetime | None = due_at
-    for _ in range(planning.AHEAD_MOST):
-        if at is None or at - due_at > lead:
-            return
-        at = planning.next_of_series(recurrence, clock, anchor=due_at, after=at)
-    raise InvalidArgument(
-        "recurrence",
-        problem=f"is too frequent: {planning.AHEAD_MOST} deadlines of the series would be open at the same time; use a "
-        "longer interval, or stages closer to the due instant",
-    )
-
-
-def create_next(connection: Connection, deadline: Deadline, now: datetime) -> UUID | None:
-    """Create the next deadline of a series unless `next_id` is set; return `next_id`, or None if the series has ended.
-
-    The deadline must be locked. The renewal stage, the due instant and the completion or cancellation of a deadline
-    all call this; the first call creates the next deadline. If the rule cannot be evaluated, the result is None, and
-    the history of the deadline contains the reason.
-    """
-    if deadline.recurrence is None or deadline.next_id is not None or deadline.series_id is None:
-        return deadline.next_id
-    try:
-        due_at = planning.following_due_at(deadline)
-    except ScheduledActionsError as error:
-        # The series ends; the history contains the reason.
-        store.write(connection, {deadline.id: {"entry": store.history_entry("series_stopped", now, reason=str(error))}})
-        return None
-    if due_at is None:
-        return None
-    find = partial(store.find_occurrence, connection, deadline.series_id, due_at)
-    # If another session creates the same deadline first, nothing is inserted, and the second search finds it.
-    next_id = find() or _insert_next(connection, deadline, deadline.series_id, due_at) or find()
-    store.write(connection, {deadline.id: {"next_id": next_id}})
-    return next_id
-
-
-def _insert_next(connection: Connection, before: Deadline, series_id: UUID, due_at: datetime) -> UUID | None:
-    (new_id,), now = store.new_ids(connection, 1)
-    stages = [
-        replace(stage, state="planned", at=None, occurrence=1, begun=0, last_at=None, replaces=None)
-        for stage in before.stages
-    ]
-    clock, anchor_at = DeadlineClock.of(before), before.anchor_at or due_at
-    row = _series_columns(new_id, before, stages, clock=clock, due_at=due_at, anchor_at=anchor_at, now=now) | {
-        "series_id": series_id,
-        "definition": store.as_text(before.definition),
-        # A reassignment applies to one deadline only; the next one has the recipients of the definition.
-        "recipients": before.definition.get("recipients", list(before.recipients)),
-    }
-    return next(iter(_insert(connection, [row])), None)
-
-
 def update_by_name(
     connection: Connection, found: store.DeadlineSnapshot, new: NewDeadline
 ) -> tuple[Deadline, SetOutcome]:
@@ -245,7 +67,7 @@ def update_by_name(
     before, now = found
     if store.is_reserved(connection, before):
         store.delete(connection, before.id)
-        _insert(connection, [_row(before.id, new, _CommonPlans(now))])
+        creation.create_as(connection, before.id, new, now)
         return store.read(connection, before.id), "created"
     # This call is newer than a call from SQL that is not applied yet.
     store.end_request(connection, before.id)
@@ -258,7 +80,7 @@ def update_by_name(
             raise InvalidArgument("recurrence", new.recurrence, problem=HOW_TO_BEGIN)
         columns = {name: getattr(new, name) for name in _CHANGED_COLUMNS}
         columns |= {"recipients": list(new.recipients), "definition": definition}
-        moves = [(before, redefined(before, new, definition), first_due_at(new, DeadlineClock.of(new), now))]
+        moves = [(before, redefined(before, new, definition), creation.first_due_at(new, DeadlineClock.of(new), now))]
         changed = _changed_arguments(before, definition)
         move(connection, moves, now, what="changed", by=new.created_by, changes=changed, columns=columns)
         return store.read(connection, before.id), "changed"
@@ -295,7 +117,7 @@ def close(
     values = {"status": status, "closed_at": now, "closed_by": by, "paused_at": None, "revisions": 1, "entry": entry}
     store.write(connection, {deadline.id: {**values, "stages": _withdrawn(deadline.stages), **columns}})
     store.withdraw(connection, [deadline.id], reason=f"the deadline is {status}", by=by)
-    create_next(connection, deadline, now)
+    creation.create_next(connection, deadline, now)
     return store.read(connection, deadline.id)
 
 
@@ -433,7 +255,7 @@ def redefine(
         after = replace(redefined(before, new, {**before.definition, **definition}), **rule)
         stages = planning.plan_deadline(after, now, budget)
         if after.recurrence is not None:
-            _refuse_overlap(after.recurrence, stages, DeadlineClock.of(after, budget), after.due_at)
+            creation.refuse_overlap(after.recurrence, stages, DeadlineClock.of(after, budget), after.due_at)
         entry = store.history_entry("changed", now, by=by, reason=reason, changes=_changed_arguments(first, definition))
         changes.append((before, columns | rule | {"definition": after.definition, "stages": stages, "entry": entry}))
     _write(connection, changes)

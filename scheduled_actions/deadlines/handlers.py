@@ -20,7 +20,7 @@ from scheduled_actions.core.errors import UnknownDeadline
 from scheduled_actions.database.connection import Connection, Database
 from scheduled_actions.database.transactions import limit_lock_waits
 from scheduled_actions.deadlines import store
-from scheduled_actions.deadlines.changes import create_next
+from scheduled_actions.deadlines.creation import create_next
 from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
 from scheduled_actions.deadlines.rules.calendar import parse_offset

@@ -9,8 +9,8 @@ from uuid import UUID
 from scheduled_actions.core.requester import Requester
 from scheduled_actions.database.clock import now as database_now
 from scheduled_actions.database.transactions import borrowed_connection
-from scheduled_actions.deadlines import changes as change
-from scheduled_actions.deadlines.changes import refuse_closed
+from scheduled_actions.deadlines.changes import redefined, refuse_closed
+from scheduled_actions.deadlines.creation import first_due_at
 from scheduled_actions.deadlines.model import Stage
 from scheduled_actions.deadlines.rules import planning
 from scheduled_actions.deadlines.rules.definition import ARGUMENT_OF, changed_deadline
@@ -46,7 +46,7 @@ def preview_deadline(
     """
     new = deadlines.validator.validate(given, requester)
     now, clock = _now(deadlines), planning.DeadlineClock.of(new)
-    due_at = change.first_due_at(new, clock, now)
+    due_at = first_due_at(new, clock, now)
     return _preview(due_at, new.timezone, planning.plan(new.stages, due_at=due_at, clock=clock, now=now))
 
 
@@ -78,7 +78,7 @@ def preview_update(
     before = deadlines.get(reference, team_id=team_id)
     refuse_closed(reference, before)
     changed = changed_deadline(before, asked_stages(before.definition), changes)
-    after = change.redefined(before, deadlines.validator.check(changed, requester, given=changes), before.definition)
+    after = redefined(before, deadlines.validator.check(changed, requester, given=changes), before.definition)
     return _preview(before.due_at, after.timezone, planning.plan_deadline(after, _now(deadlines)))
 
 

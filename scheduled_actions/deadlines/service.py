@@ -20,7 +20,7 @@ from scheduled_actions.core.requester import Requester, narrower, reach_of
 from scheduled_actions.core.wake import Wake
 from scheduled_actions.database.connection import Connection, Database, atomic
 from scheduled_actions.database.transactions import announce, borrowed_connection
-from scheduled_actions.deadlines import changes as change, store
+from scheduled_actions.deadlines import changes as change, creation, store
 from scheduled_actions.deadlines.changes import SetOutcome, refuse_closed
 from scheduled_actions.deadlines.model import Deadline
 from scheduled_actions.deadlines.rules.common import CommonArguments
@@ -141,7 +141,7 @@ class Deadlines:
                 if (found := _lock_by_name(lent, new)) is not None:
                     result = change.update_by_name(lent, found, new)
                     break
-                if created := change.create(lent, [new]):
+                if created := creation.create(lent, [new]):
                     result = store.read(lent, created[0]), "created"
                     break
             else:
@@ -175,7 +175,7 @@ class Deadlines:
         if not checked:
             return []
         with borrowed_connection(self.database, connection) as lent, atomic(lent):
-            created = change.create(lent, checked)
+            created = creation.create(lent, checked)
             if len(created) < len(checked):
                 raise InvalidArgument(
                     "name", problem="is given twice, or already in use by an unresolved deadline of the team"
