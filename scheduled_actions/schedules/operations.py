@@ -14,7 +14,7 @@ from scheduled_actions.core.errors import InvalidArgument, NothingPlanned, Sched
 from scheduled_actions.core.errors.families import short
 from scheduled_actions.database.connection import Connection, atomic
 from scheduled_actions.database.transactions import announce, borrowed_connection
-from scheduled_actions.schedules import store
+from scheduled_actions.schedules import changes, store
 from scheduled_actions.schedules.model import Schedule
 from scheduled_actions.schedules.service import Schedules
 
@@ -55,7 +55,7 @@ def pause(
         store.drop_planned(borrowed, schedule.id)
         reason, by = arguments.check_text("reason", reason), arguments.check_text("by", by)
         store.advance(borrowed, [store.ScheduleUpdate(schedule.id, status="paused", reason=reason, status_by=by)])
-        return schedules.read(borrowed, schedule.id).schedule
+        return changes.read(borrowed, schedule.id).schedule
 
 
 def resume(
@@ -85,7 +85,7 @@ def resume(
         InvalidArgument: `by` is not a string.
     """
     with borrowed_connection(schedules.database, connection) as borrowed, atomic(borrowed):
-        schedule, now = schedules.read(borrowed, reference, team_id, locked=True)
+        schedule, now = changes.read(borrowed, reference, team_id, locked=True)
         if schedule.status == "ended":
             raise ScheduleEnded(reference, schedule.status_reason)
         if schedule.status == "active":
@@ -98,7 +98,7 @@ def resume(
             store.sql.run(borrowed, "point_at_work", {"schedule_id": schedule.id}).fetchone()
         ):
             schedules.hook.planner.plan(borrowed, schedule, now, may_leave=True)
-        resumed = schedules.read(borrowed, schedule.id).schedule
+        resumed = changes.read(borrowed, schedule.id).schedule
         if resumed.status == "ended":
             raise ScheduleEnded(reference, resumed.status_reason)
     return schedules.after_deferred_planning(resumed, connection)
@@ -164,7 +164,7 @@ def backfill(
     """
     # Read without a lock, because the rule may call project functions.
     with borrowed_connection(schedules.database, connection) as borrowed:
-        schedule, now = schedules.read(borrowed, reference, team_id)
+        schedule, now = changes.read(borrowed, reference, team_id)
     since = _in_range("start", start, arguments.check_instant("start", start, timezone=schedule.timezone))
     to = _in_range("end", end, arguments.check_end("end", end, timezone=schedule.timezone))
     if not since <= to:
@@ -222,7 +222,7 @@ def skip_next(
         if action_id is None or not store.skip_planned(borrowed, action_id, reason=reason, by=by):
             raise NothingPlanned(reference, schedule.status)
         schedules.hook.conclude(borrowed, {action_id: schedule.id}, {action_id: Status.SKIPPED})
-        skipped = schedules.read(borrowed, schedule.id).schedule
+        skipped = changes.read(borrowed, schedule.id).schedule
     return schedules.after_deferred_planning(skipped, connection)
 
 
@@ -268,7 +268,7 @@ def locked(
         UnknownSchedule: No schedule has this id or name (in that team).
     """
     with borrowed_connection(schedules.database, connection) as borrowed, atomic(borrowed):
-        yield schedules.read(borrowed, reference, team_id, locked=True).schedule, borrowed
+        yield changes.read(borrowed, reference, team_id, locked=True).schedule, borrowed
 
 
 def _in_range(name: str, given: object, moment: datetime | None) -> datetime:

@@ -12,7 +12,7 @@ from scheduled_actions.database import shared_settings
 from scheduled_actions.database.boundary import contain, reason_of
 from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.transactions import borrowed_connection, commits_itself
-from scheduled_actions.schedules import operations, store
+from scheduled_actions.schedules import changes, operations, store
 from scheduled_actions.schedules.service import Schedules
 
 #: The `status_by` of schedules that are paused because their declaration was removed. When a declaration returns, its
@@ -117,8 +117,9 @@ def _sync_one(
     done: dict[str, list[str]],
 ) -> None:
     with connection.transaction():
-        _, change = schedules.write(
+        _, change = changes.write(
             connection,
+            schedules.hook.planner,
             declared.action_type,
             declared.payload,
             declared.definition,
