@@ -161,7 +161,7 @@ class Schedules:
         if changes.get("recurrence") or changes.get("skip"):
             with borrowed_connection(self.database, connection) as borrowed:
                 before = change.read(borrowed, reference, team_id).schedule
-            store.refuse_unapplied(borrowed, reference, before)
+                store.refuse_unapplied(borrowed, reference, before)
             self._try_functions(self._redefined(before, changes, requester))
         with borrowed_connection(self.database, connection) as borrowed, atomic(borrowed):
             found = change.read(borrowed, reference, team_id, locked=True)

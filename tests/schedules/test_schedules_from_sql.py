@@ -526,6 +526,15 @@ def test_a_schedule_without_valid_arguments_is_not_updated(project, connection, 
     assert scheduled_actions.get_schedule("x").id == schedule_id
 
 
+def test_an_update_of_the_rule_uses_no_connection_that_was_returned(project, connection):
+    call(connection, name="x")
+    # From now on, connections are closed when they are returned.
+    project.database.close()
+
+    with pytest.raises(ScheduleNotApplied):
+        scheduled_actions.update_schedule("x", recurrence="daily")
+
+
 @pytest.mark.parametrize("stored", ["weekly", "every 2 weeks"])
 def test_a_later_call_from_python_replaces_a_call_from_sql(project, connection, stored):
     """The stored rule may already be that of the later call, which then changes nothing."""
