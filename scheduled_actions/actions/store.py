@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -52,11 +52,6 @@ def schedule(connection: Connection, new: dict[str, Any]) -> Scheduled:
             return Scheduled(*_insert(connection, [element(new)]).fetchone())
     except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
         raise RefusedByDatabase(str(database_refusal(error)).removeprefix("new_actions[0]: ")) from error
-
-
-def schedule_many(connection: Connection, new_actions: Iterable[Mapping[str, Any]]) -> list[Scheduled]:
-    """Schedule many actions in one round trip, as `schedule_elements` does."""
-    return schedule_elements(connection, [element(new) for new in new_actions])
 
 
 def schedule_elements(connection: Connection, elements: Sequence[str]) -> list[Scheduled]:

@@ -85,7 +85,7 @@ def test_the_python_functions_work_as_a_scheduler(connection, role, as_role):
 
     with as_role(made.schema) as own:
         done = actions.schedule(own, {"action_type": "test:run", "payload": "{}", "delay": 60})
-        (other,) = actions.schedule_many(own, [{"action_type": "test:run", "payload": "{}"}])
+        (other,) = actions.schedule_elements(own, [actions.element({"action_type": "test:run", "payload": "{}"})])
 
     assert {done.id, other.id} == {one for (one,) in connection.execute("select id from scheduled_actions")}
 
