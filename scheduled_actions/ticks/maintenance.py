@@ -304,6 +304,16 @@ class TickMaintenance:
         """Whether the tick has found a pending action that has passed its `expires_at`."""
         return self._found is not None and self._found.has_late
 
+    @property
+    def has_only_free(self) -> bool:
+        """Whether the tick has found only due actions without a lock group, and no maintenance step has work."""
+        return (
+            self._state.had_first_tick
+            and not self._is_sweep_due
+            and self._found is not None
+            and self._found.has_only_free
+        )
+
     def begin(self, connection: Connection) -> None:
         """Run the maintenance steps that have work, before the claims; a failed step does not prevent the others."""
         state, found = self._state, self._found

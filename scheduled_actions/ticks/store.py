@@ -18,7 +18,6 @@ sql = Statements(__file__)
 class PendingWork(NamedTuple):
     """The kinds of work that a tick may have; the columns of `find_work.sql`."""
 
-    may_have_due: bool
     has_expired: bool
     has_lost_ticks: bool
     has_old_holds: bool
@@ -37,6 +36,8 @@ class PendingWork(NamedTuple):
     has_ended_pauses: bool
     #: Whether limit keys have not been used for an hour.
     has_old_keys: bool
+    #: Whether the only work is due actions without a lock group.
+    has_only_free: bool
     #: Whether there is no work, and the tick's row was written as started and ended.
     is_recorded: bool
 

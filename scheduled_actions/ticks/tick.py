@@ -145,6 +145,8 @@ class Tick:
         if self._maintenance.has_queued:
             self._claimer.scanner.include_queues()
         self._claimer.has_late = self._maintenance.has_late
+        if self._maintenance.has_only_free:
+            self._claimer.scanner.skip_groups(begun)
         self._connection.do(self._maintenance.begin)
         if self._budget.linger_until > self._budget.started:
             self._connection.do(self._linger_lease.acquire)

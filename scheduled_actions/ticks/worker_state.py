@@ -211,6 +211,8 @@ class WorkerState:
     heartbeat_outcome: Callable[[], str] | None = None
     #: Whether all steps that prepare the first tick have succeeded.
     had_first_tick: bool = False
+    #: Whether the last batch that was claimed in a transaction had an occurrence of a schedule.
+    meets_series: bool = True
     #: When the next sweep of this process is due, on the monotonic clock.
     next_sweep: float = float("-inf")
 

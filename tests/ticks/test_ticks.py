@@ -20,6 +20,7 @@ from scheduled_actions.core.errors import InvalidArgument, RequestError
 from scheduled_actions.registry import Registry
 from scheduled_actions.registry.generated import RegistryContent
 from scheduled_actions.ticks import store as tick_store
+from scheduled_actions.ticks.claiming import scanner
 from tests.factories import PATIENCE, insert, move_clock, projects, row, statuses
 
 SECOND = timedelta(seconds=1)
@@ -947,3 +948,40 @@ def test_the_answer_stays_below_eight_kilobytes_whatever_the_errors_contain(a_pr
     assert report.retried == 40
     assert len(report.errors) == 20
     assert len(report.as_text().encode()) < 8000
+
+
+def test_a_tick_looks_for_lock_groups_only_if_it_may_have_other_work_than_actions_without_one(
+    a_project, connection, monkeypatch
+):
+    project = a_project(a_handler())
+    project.processor.tick()
+    claim_grouped, looks = scanner.claim_grouped, []
+    monkeypatch.setattr(
+        scanner, "claim_grouped", lambda *given, **more: looks.append(1) or claim_grouped(*given, **more)
+    )
+
+    schedule(project)
+    without = project.processor.tick().succeeded, bool(looks)
+    schedule(project, lock_group="g")
+    of_a_group = project.processor.tick().succeeded, bool(looks)
+    looks.clear()
+    schedule(project)
+    schedule(project, lock_group="g")
+    both = project.processor.tick().succeeded, bool(looks)
+
+    assert (without, of_a_group, both) == ((1, False), (1, True), (2, True))
+
+
+def test_a_grouped_follow_up_runs_in_a_tick_that_found_no_groups(a_project, connection):
+    @action("test:run")
+    def handle(payload, context: Context):
+        if payload["n"] < 2:
+            context.schedule("test:run", {"n": payload["n"] + 1}, lock_group="g")
+
+    project = a_project(handle)
+    project.processor.tick()
+    schedule(project, payload={"n": 1})
+
+    report = project.processor.tick()
+
+    assert report.succeeded == 2

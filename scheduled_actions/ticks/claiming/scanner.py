@@ -46,8 +46,8 @@ class ClaimScanner:
         is_alone = all(hook.column == "schedule_id" for hook in batches.hooks)
         claim_alone = partial(claim_free, with_series=False) if is_alone else None
         self._scans: list[_Scan | QueueScan] = [
-            free := _Scan(claim_free, batches, claim_alone),
-            grouped := _Scan(claim_grouped, batches),
+            free := _Scan(claim_free, batches, state, claim_alone),
+            grouped := _Scan(claim_grouped, batches, state),
         ]
         self._free, self._grouped = free, grouped
         self._batches = batches
@@ -66,6 +66,10 @@ class ClaimScanner:
             self._queues = QueueScan(self._batches)
             self._scans.append(self._queues)
         self._queues.scan_again()
+
+    def skip_groups(self, now: float) -> None:
+        """Regard a scan for actions with a lock group that began now as done, because there were none."""
+        self._grouped.is_empty, self._grouped.begun_at = True, now
 
     @property
     def position(self) -> ScanPosition:
@@ -184,11 +188,15 @@ class ClaimScanner:
 class _Scan:
     """A scan of the due range, for actions without or with a lock group."""
 
-    def __init__(self, claim: _Claim, batches: BatchClaimer, claim_alone: _Claim | None = None) -> None:
+    def __init__(
+        self, claim: _Claim, batches: BatchClaimer, state: WorkerState, claim_alone: _Claim | None = None
+    ) -> None:
         self._claim = claim
         #: Claims in one statement outside a transaction; claims nothing if the batch has an occurrence of a schedule.
         self._claim_alone = claim_alone
-        self._meets_series = True
+        self._state = state
+        #: Whether the next batch probably has an occurrence of a schedule.
+        self._meets_series = state.meets_series
         self._batches = batches
         self._claimed: list[Claimed] = []
         self._has_claimed = False
@@ -248,6 +256,8 @@ class _Scan:
         self._claimed, result, self.position = self._batches.claim(connection, claim)
         result.has_queued |= has_queued
         self._meets_series = not self._claimed or any(one.schedule_id is not None for one in self._claimed)
+        if self._claim_alone is not None and self._claimed:
+            self._state.meets_series = self._meets_series
         return result
 
 

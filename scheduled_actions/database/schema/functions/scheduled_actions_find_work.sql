@@ -2,9 +2,9 @@
 -- started and ended now (`is_recorded`), and the tick needs no other statement. That transaction's commit does not wait for
 -- the disk, because nothing depends on the row.
 -- `has_queued`: actions are in the queues of limit keys. `has_late`: a pending action has passed its expires_at.
+-- `has_only_free`: the only work is due actions without a lock group.
 -- `has_old_holds` also stands for slots that may be left over.
--- `may_have_due` is also true if pending actions have several priorities: the exact answer needs a scan over all of
--- them.
+-- Actions also count as due if pending ones have several priorities: the exact answer needs a scan over all of them.
 -- Each part reads the first entry of an index regardless of the statistics, because the cached plan may date from when
 -- the tables were small. This is a function, so that a session plans it only once: an empty tick runs little else.
 create or replace function scheduled_actions_find_work(
@@ -16,7 +16,6 @@ create or replace function scheduled_actions_find_work(
   caller text,
   counts jsonb,
   budget jsonb,
-  out may_have_due boolean,
   out has_expired boolean,
   out has_lost_ticks boolean,
   out has_old_holds boolean,
@@ -28,6 +27,7 @@ create or replace function scheduled_actions_find_work(
   out has_pauses boolean,
   out has_ended_pauses boolean,
   out has_old_keys boolean,
+  out has_only_free boolean,
   out is_recorded boolean
 )
   language plpgsql volatile
@@ -35,6 +35,10 @@ create or replace function scheduled_actions_find_work(
   set plan_cache_mode = force_generic_plan
   set jit = off
   as $$
+  declare
+    may_have_free boolean;
+    may_have_grouped boolean;
+    has_other_work boolean;
   begin
     has_wakes := (select w.id from scheduled_action_wakes w order by w.id limit 1) is not null;
     has_queued := (
@@ -75,8 +79,8 @@ create or replace function scheduled_actions_find_work(
           order by a.priority, a.scheduled_at
           limit 1
         ) f
-      ), false)
-      or coalesce((
+      ), false),
+      coalesce((
         select
           f.scheduled_at <= scheduled_actions_now()
           or f.priority < (
@@ -133,10 +137,11 @@ create or replace function scheduled_actions_find_work(
       or coalesce((
         select t.started_at from scheduled_action_ticks t where t.finished_at is not null order by t.started_at limit 1
       ) < scheduled_actions_now() - make_interval(days => scheduled_actions_find_work.retention_days), false)
-    into may_have_due, has_expired, has_lost_ticks, has_old_holds, has_unhandled, has_prunable;
-    is_recorded := may_be_idle
-      and not (may_have_due or has_expired or has_lost_ticks or has_old_holds or has_unhandled or has_prunable or has_wakes
-        or has_queued or has_late or has_pauses or has_old_keys);
+    into may_have_free, may_have_grouped, has_expired, has_lost_ticks, has_old_holds, has_unhandled, has_prunable;
+    has_other_work := may_have_grouped or has_expired or has_lost_ticks or has_old_holds or has_unhandled or has_prunable
+      or has_wakes or has_queued or has_late or has_pauses or has_old_keys;
+    has_only_free := may_have_free and not has_other_work;
+    is_recorded := may_be_idle and not (may_have_free or has_other_work);
     if is_recorded then
       perform set_config('synchronous_commit', 'off', true);
       insert into scheduled_action_ticks (id, started_at, finished_at, lease_expires_at, caller, outcome, counts, budget)
