@@ -299,8 +299,11 @@ class Tick:
         """Write results and announce the attempts of a wave; start the wave only if it was announced."""
         self._in_flight.announce(wave)
         unwritten, stats = self._in_flight.unwritten, self._state.duration_stats
-        starts_first = any(not one.is_settled for one in unwritten) and any(
-            stats.is_brief(action_type) for action_type in {one.claimed.action_type for one in wave}
+        starts_first = (
+            any(not one.is_settled for one in unwritten)
+            and any(stats.is_brief(action_type) for action_type in {one.claimed.action_type for one in wave})
+            # An action that runs alone is announced alone, too: it may end the process at once.
+            and not wave[0].candidate.runs_alone
         )
         if starts_first:
             # Otherwise the threads would be idle while the results are written, which takes several times as long.

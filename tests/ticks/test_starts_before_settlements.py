@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 
+import psycopg
 import pytest
 
 from scheduled_actions import Context, action
 from scheduled_actions.actions import settling
-from tests.factories import PATIENCE, insert, projects, statuses
+from tests.factories import PATIENCE, insert, projects, statuses, wait_until
 
 
 @pytest.fixture
@@ -47,4 +48,32 @@ def test_the_next_attempt_starts_and_the_previous_one_stays_announced_until_its_
 
     first, second = ids
     assert found[0] == ((True, [second, first]) if starts_first else (False, [first]))
+    assert set(statuses(connection).values()) == {"completed"}
+
+
+def test_an_attempt_that_runs_alone_is_announced_alone(a_project, connection, database_url, monkeypatch):
+    announced = []
+
+    @action("test:run")
+    def handle(payload, context: Context):
+        if payload.get("is_first"):
+            with psycopg.connect(database_url, autocommit=True) as own:
+                # It is claimed during this attempt, so that the result of this one is unwritten when it may start.
+                alone = insert(own, attempts=1, history=[{"outcome": "crashed"}])
+                wait_until(lambda: statuses(own)[alone] == "processing")
+
+    def complete(own, tick, completions, **options):
+        running = connection.execute("select running from scheduled_action_ticks").fetchone()[0]
+        announced.append((running, [one.action_id for one in completions]))
+        return settling.complete(own, tick, completions, **options)
+
+    monkeypatch.setattr(settling.Settler, "complete", staticmethod(complete))
+    project = a_project(handle, concurrency=1)
+    project.processor.state.duration_stats.record("test:run", [0.05] * 5)
+    first = insert(connection, payload={"is_first": True})
+
+    project.processor.tick()
+
+    # Otherwise a crash of the second would be charged to the first, too, and the second would never fail.
+    assert announced == [([first], [first])]
     assert set(statuses(connection).values()) == {"completed"}
