@@ -169,8 +169,10 @@ def sweep(connection: Connection, *, every_seconds: float = SWEEP_SECONDS) -> in
             missed += len(due)
         after = actions[-1].id
         if len(actions) < _SWEEP_BATCH or time.monotonic() >= until:
-            waits.end_sweep(connection, after=after if len(actions) == _SWEEP_BATCH else None)
             break
+    if after is not None:
+        # Without a full last batch, also an empty one, the sweep is complete.
+        waits.end_sweep(connection, after=after if len(actions) == _SWEEP_BATCH else None)
     return missed
 
 

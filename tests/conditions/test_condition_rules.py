@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -179,6 +180,15 @@ def test_a_stored_condition_round_trips_with_the_same_needs(condition):
 
     assert json.loads(text) == {"wait": condition}
     assert needs == decoded_needs
+
+
+@given(conditions)
+def test_no_condition_changes_because_of_time_before_its_stated_instant(condition):
+    evaluation = parse_condition(condition).evaluate(facts())
+    later = NOW + timedelta(days=9)
+
+    if evaluation.changes_at is None or evaluation.changes_at > later:
+        assert parse_condition(condition).evaluate(replace(facts(), now=later)).truth is evaluation.truth
 
 
 def test_the_reason_of_not_contains_the_condition_that_holds():

@@ -124,6 +124,19 @@ def test_a_wait_that_no_change_may_end_is_checked_at_each_interval(project, conn
     assert row(connection, action_id)["waiting"]["checks"] == 3
 
 
+def test_time_under_two_negations_causes_a_check_at_its_instant(project, connection):
+    elapsed = {"kind": "time_elapsed", "duration": "PT1H"}
+    action_id = schedule(project, condition={"wait": {"not": {"any": [approved(), {"not": elapsed}]}}})
+    project.processor.tick()
+    found = row(connection, action_id)
+    assert instant(found["scheduled_at"]) - instant(found["created_at"]) == timedelta(hours=1)
+
+    move_clock(connection, timedelta(hours=1, seconds=1))
+    project.processor.tick()
+
+    assert row(connection, action_id)["status"] == "completed"
+
+
 def test_explain_says_that_only_a_change_causes_another_check(project, connection):
     action_id = schedule(project, condition={"wait": approved()})
     project.processor.tick()
@@ -228,6 +241,20 @@ def test_a_sweep_starts_again_when_no_action_follows_the_last_one(project, conne
 
     assert sum(found) == 1
     assert row(connection, first)["scheduled_at"] < NEVER
+
+
+def test_a_sweep_whose_last_batch_is_full_has_ended(project, connection, monkeypatch):
+    monkeypatch.setattr(evaluation, "_SWEEP_BATCH", 2)
+    for number in range(4):
+        schedule(project, condition={"wait": approved(number)})
+    project.processor.tick()
+    evaluation.sweep(connection)
+    for number in range(4):
+        lose_wake(project, connection, number)
+
+    assert evaluation.sweep(connection) == 0, "the last sweep has just ended"
+    move_clock(connection, timedelta(minutes=6))
+    assert evaluation.sweep(connection) == 4
 
 
 def test_a_condition_that_cannot_be_read_does_not_stop_the_sweep(project, connection):

@@ -291,7 +291,8 @@ class AnyOf(Combination):
         evaluations, changes_at = self.evaluate_parts(given)
         deciding = _first(evaluations, Truth.MET, Truth.OPEN, Truth.BROKEN)
         if deciding is not None:
-            return MET if deciding.truth is Truth.MET else replace(deciding, changes_at=changes_at)
+            # Also for a met part: under a `not`, time alone may then meet the condition.
+            return replace(deciding, changes_at=changes_at)
         reasons = [one.reason for one in evaluations]
         return Evaluation(
             Truth.UNMET,
