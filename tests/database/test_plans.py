@@ -512,6 +512,20 @@ def test_an_instant_is_clamped_to_those_that_python_represents(connection, given
     assert found == (True,)
 
 
+def test_a_sweep_reads_no_other_actions_although_most_pending_ones_wait_for_a_change(connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, status, completed_at, scheduled_at, condition, waiting)"
+        " select 'test:run', s.status, case when s.status = 'completed' then now() end, scheduled_actions_never(),"
+        " '{}', '{}' from generate_series(1, 20000) n"
+        " cross join lateral (select case when n < 19000 then 'completed' else 'pending' end as status) s"
+    )
+    connection.execute("vacuum (analyze) scheduled_actions")
+
+    # All actions have more than six hundred pages.
+    parameters = {"after_id": None, "every_seconds": 300, "most": 250}
+    assert pages_read(connection, "only_woken", parameters) <= 200
+
+
 @pytest.mark.parametrize("name", ["claim_free", "complete"])
 def test_claims_and_completions_are_planned_once_and_never_compiled(connection, name):
     (settings,) = connection.execute(

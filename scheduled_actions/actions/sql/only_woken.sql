@@ -1,6 +1,7 @@
 -- Returns waiting actions that only a change makes due, at most `most`, by id, after `after_id` (null: after the last one
 -- of the last sweep; if none follows, the next sweep starts with the first one). None if the last sweep was less than
 -- `every_seconds` ago.
+-- The instant is a range, not a value: with a value, the planner may read all actions by id until enough are found.
 with recursive
 -- include: actions/waiting_priorities,
 last as materialized (
@@ -22,8 +23,9 @@ found as (
     select a.id
     from scheduled_actions a
     where a.status = 'pending' and a.lock_group is null and a.parked_by is null and a.priority = p.priority
-      and a.scheduled_at = scheduled_actions_never() and a.id > s.after_id and a.waiting is not null
-    order by a.id
+      and (a.scheduled_at, a.id) > (scheduled_actions_never(), s.after_id) and a.scheduled_at <= scheduled_actions_never()
+      and a.waiting is not null
+    order by a.scheduled_at, a.id
     limit %(most)s
   ) o
   union all
@@ -34,8 +36,9 @@ found as (
     select a.id
     from scheduled_actions a
     where a.status = 'pending' and a.lock_group is not null and a.parked_by is null and a.priority = p.priority
-      and a.scheduled_at = scheduled_actions_never() and a.id > s.after_id and a.waiting is not null
-    order by a.id
+      and (a.scheduled_at, a.id) > (scheduled_actions_never(), s.after_id) and a.scheduled_at <= scheduled_actions_never()
+      and a.waiting is not null
+    order by a.scheduled_at, a.id
     limit %(most)s
   ) o
 ),
