@@ -110,6 +110,9 @@ def compile_stored(
     """
     _check_strings(text, timezone)
     skips = None if skips is None else Skips.parse(skips)
+    if getattr(anchor, "tzinfo", None) is not UTC:
+        # Two instants of one zone that differ only in `fold` are equal, and would share a compiled rule.
+        anchor = _instant("anchor", anchor)
     # The other arguments as given: they are only checked and converted if they are not in the cache.
     key = (text, timezone, anchor, since, skips, until, functions)
     spending = budget or EvaluationBudget("the recurrence")

@@ -99,3 +99,12 @@ def test_a_window_that_ends_in_an_hour_that_occurs_twice_ends_the_first_time():
         "2026-11-01T01:30:00-04:00",
         "2026-11-02T01:30:00-05:00",
     ]
+
+
+def test_anchors_at_both_instants_of_a_repeated_wall_time_are_compiled_separately():
+    first = datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    anchors = [first, first.replace(fold=1)]
+
+    rules = [compile_recurrence("PT5H", timezone="Europe/Berlin", anchor=anchor) for anchor in anchors]
+
+    assert [rule.next_after(first - timedelta(days=1)).at for rule in rules] == [one.astimezone(UTC) for one in anchors]
