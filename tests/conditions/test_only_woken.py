@@ -12,6 +12,7 @@ from scheduled_actions.actions import evaluation, waits
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.deadlines import store as deadlines
 from scheduled_actions.operations.explain import service as explaining
+from scheduled_actions.schedules import operations
 from tests.factories import insert, move_clock, projects, row, statuses
 
 NEVER = "9999-01-01T00:00:00+00:00"
@@ -166,6 +167,39 @@ def test_deleting_what_an_action_waits_for_wakes_it(project, connection):
     assert "no action has the id" in row(connection, after)["error_message"]
     assert "no deadline has the id" in row(connection, until)["waiting"]["unmet"]
     assert row(connection, until)["scheduled_at"] < NEVER
+
+
+def test_deleting_a_planned_occurrence_wakes_the_action_that_waits_for_it(project, connection):
+    series = project.schedules.schedule_recurring("test:run", {}, "daily", scheduled_at="2099-01-01T09:00:00Z")
+    waiting = schedule(project, after=[series.next_action_id])
+    for seconds in (0, 2):
+        move_clock(connection, timedelta(seconds=seconds))
+        project.processor.tick()
+    assert row(connection, waiting)["scheduled_at"] == NEVER
+
+    operations.pause(project.schedules, series.id)
+    project.processor.tick()
+
+    assert statuses(connection) == {waiting: "failed"}
+    assert "no action has the id" in row(connection, waiting)["error_message"]
+
+
+def test_deleting_the_action_of_a_stage_wakes_the_action_that_waits_for_it(project, connection):
+    (deadline_id,) = connection.execute(
+        "insert into scheduled_action_deadlines (target_type, target_id, due_at)"
+        " values ('license', '7', '2099-01-01') returning id"
+    ).fetchone()
+    stage = insert(connection, deadline_id=deadline_id, deadline_stage="due#1", scheduled_at="2099-01-01")
+    waiting = schedule(project, after=[stage])
+    for seconds in (0, 2):
+        move_clock(connection, timedelta(seconds=seconds))
+        project.processor.tick()
+    assert row(connection, waiting)["scheduled_at"] == NEVER
+
+    deadlines.drop(connection, [(deadline_id, "due", 1)])
+    project.processor.tick()
+
+    assert statuses(connection) == {waiting: "failed"}
 
 
 # -- the sweep ---------------------------------------------------------------------------------------------------------

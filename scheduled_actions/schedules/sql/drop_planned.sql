@@ -1,5 +1,5 @@
--- The planned occurrence is deleted, and the schedule references none. An occurrence that is running or waits for a
--- retry stays referenced. Returns whether one was deleted.
+-- The planned occurrence is deleted, the actions that wait for it are woken, and the schedule references none. An
+-- occurrence that is running or waits for a retry stays referenced. Returns whether one was deleted.
 with gone as (
   delete from scheduled_actions a
   using scheduled_action_schedules s
@@ -8,7 +8,10 @@ with gone as (
     and a.status in ('pending', 'no_action')
     and a.attempts = 0
     and a.started_at is null
-  returning a.id
+  returning a.id, a.has_waiters
+),
+changed as (
+  insert into scheduled_action_wakes (topic) select g.id from gone g where g.has_waiters
 ),
 at_work as (
   select a.id
