@@ -169,6 +169,21 @@ def test_deleting_what_an_action_waits_for_wakes_it(project, connection):
     assert row(connection, until)["scheduled_at"] < NEVER
 
 
+def test_retrying_an_action_wakes_those_that_wait_while_it_has_failed(project, connection):
+    awaited = insert(connection, action_type="test:run", status="failed", completed_at="2026-01-01")
+    failed = {"kind": "action_status", "action_id": str(awaited), "status": "failed"}
+    waiting = schedule(project, condition={"wait": {"not": failed}})
+    for seconds in (0, 2):
+        move_clock(connection, timedelta(seconds=seconds))
+        project.processor.tick()
+    assert row(connection, waiting)["scheduled_at"] == NEVER
+
+    project.scheduler.retry_action(awaited)
+    project.processor.tick()
+
+    assert row(connection, waiting)["status"] == "completed"
+
+
 def test_deleting_a_planned_occurrence_wakes_the_action_that_waits_for_it(project, connection):
     series = project.schedules.schedule_recurring("test:run", {}, "daily", scheduled_at="2099-01-01T09:00:00Z")
     waiting = schedule(project, after=[series.next_action_id])

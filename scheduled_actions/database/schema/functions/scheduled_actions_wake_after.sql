@@ -1,4 +1,4 @@
--- The actions that wait for the end of this one are woken, whatever its final status.
+-- The actions that wait for the end of this one are woken, whatever its final status, and when it is retried.
 create or replace function scheduled_actions_wake_after() returns trigger
   language plpgsql
   as $$

@@ -473,5 +473,12 @@ create trigger scheduled_action_wakes_tell_listeners
 create trigger scheduled_actions_wake_after
   after update of status on scheduled_actions
   for each row
-  when (new.has_waiters and new.status in ('completed', 'failed', 'cancelled', 'skipped'))
+  when (
+    new.has_waiters
+    and (
+      new.status in ('completed', 'failed', 'cancelled', 'skipped')
+      -- A retry: others may wait while this action has failed.
+      or old.status in ('failed', 'cancelled', 'skipped')
+    )
+  )
   execute function scheduled_actions_wake_after();
