@@ -28,7 +28,7 @@ from scheduled_actions.core.action import Claimed
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.log import log
-from scheduled_actions.database.boundary import isolate
+from scheduled_actions.database.boundary import TEMPORARY_ERRORS, contain, isolate, reason_of
 from scheduled_actions.database.connection import Connection
 
 Result = TypeVar("Result")
@@ -164,9 +164,8 @@ def sweep(connection: Connection, *, every_seconds: float = SWEEP_SECONDS) -> in
         # An action whose condition cannot be evaluated here is evaluated, and fails, after a claim.
         changed = isolate(actions, partial(_changed, connection), lambda action, _: [action.id])
         if due := [id_ for ids in changed for id_ in ids]:
-            waits.make_due(connection, due)
             log.warning("waits.missed actions=%d", len(due))
-            missed += len(due)
+            missed += _make_due(connection, due)
         after = actions[-1].id
         if len(actions) < _SWEEP_BATCH or time.monotonic() >= until:
             break
@@ -174,6 +173,22 @@ def sweep(connection: Connection, *, every_seconds: float = SWEEP_SECONDS) -> in
         # Without a full last batch, also an empty one, the sweep is complete.
         waits.end_sweep(connection, after=after if len(actions) == _SWEEP_BATCH else None)
     return missed
+
+
+def _make_due(connection: Connection, action_ids: Sequence[UUID]) -> int:
+    """Make actions due and return their number; the next sweep tries again with those whose update was refused."""
+
+    def make_due(ids: Sequence[UUID]) -> int:
+        waits.make_due(connection, ids)
+        return len(ids)
+
+    def refused(error: BaseException) -> int:
+        log.warning("waits.not_due actions=%d error=%s", len(action_ids), reason_of(error))
+        # Waiting for each locked row would take too long.
+        is_temporary = isinstance(error, TEMPORARY_ERRORS)
+        return 0 if is_temporary else sum(contain(partial(make_due, [one]), lambda _: 0) for one in action_ids)
+
+    return contain(partial(make_due, action_ids), refused)
 
 
 def _changed(connection: Connection, actions: Sequence[waits.Sweepable]) -> list[UUID]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
@@ -316,6 +317,32 @@ def test_a_condition_that_cannot_be_read_does_not_stop_the_sweep(project, connec
     project.processor.tick()
 
     assert statuses(connection) == {broken: "failed", lost: "completed"}
+
+
+@pytest.mark.parametrize("obstacle", ["locked", "refused"])
+def test_an_action_that_cannot_be_changed_does_not_stop_the_sweep(
+    project, connection, database_url, monkeypatch, obstacle
+):
+    monkeypatch.setattr(evaluation, "_SWEEP_BATCH", 2)
+    ids = [schedule(project, condition={"wait": approved(number)}) for number in range(4)]
+    project.processor.tick()
+    for number in range(4):
+        lose_wake(project, connection, number)
+    connection.execute("set lock_timeout to 50")
+    if obstacle == "refused":
+        connection.execute(
+            f"alter table scheduled_actions add check (id <> '{ids[0]}' or scheduled_at = '{NEVER}') not valid"
+        )
+
+    with psycopg.connect(database_url) as other:
+        if obstacle == "locked":
+            other.execute("select from scheduled_actions where id = %s for update", [ids[0]])
+        found = evaluation.sweep(connection)
+
+    # The action that is locked in the same batch is left to the next sweep.
+    assert found == (2 if obstacle == "locked" else 3)
+    assert row(connection, ids[0])["scheduled_at"] == NEVER
+    assert all(row(connection, one)["scheduled_at"] < NEVER for one in ids[4 - found :])
 
 
 def test_the_sweep_leaves_rescheduled_actions_alone(project, connection):

@@ -36,7 +36,7 @@ create or replace function scheduled_actions_wake_waiting(most integer) returns 
       perform scheduled_actions_make_due(waiters);
     exception
       when transaction_rollback or lock_not_available or insufficient_resources then raise;
-      -- An action whose update fails is unchanged until its next check; the others are woken.
+      -- An action whose update fails is unchanged until its next check or a sweep; the others are woken.
       when others then
         foreach waiter in array waiters loop
           begin
