@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from scheduled_actions import action
 from scheduled_actions.actions import evaluation, waits
+from scheduled_actions.actions.claims import START
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.limits.pauses import Subject
-from tests.factories import projects, row, statuses
+from tests.factories import insert, projects, row, statuses
 
 COUNT = 60
+AN_ID = UUID(int=1)
 
 
 def order(number):
@@ -180,22 +184,46 @@ def test_an_error_of_a_look_leaves_all_actions_to_the_claims(project, connection
     assert all(row(connection, one)["waiting"] for one in ids)
 
 
-def test_other_features_of_a_claim_are_left_to_claims(project, connection, looked):
-    grouped = [schedule(project, number, lock_group=f"group {number}") for number in range(20)]
-    plain = [schedule(project, number, condition=None) for number in range(100, 120)]
-    expired = [schedule(project, number, expires_in=timedelta(hours=1)) for number in range(200, 220)]
+def test_other_actions_are_left_to_claims(project, connection, looked):
+    # The first claim meets only actions that wait, so that a look at all others follows.
+    ids = [schedule(project, number) for number in range(COUNT)]
+    grouped = [schedule(project, number, lock_group=f"group {number}") for number in range(100, 120)]
+    plain = [schedule(project, number, condition=None) for number in range(200, 220)]
     paused = [schedule(project, number, team_id="paused") for number in range(300, 320)]
     project.pauses.pause(Subject.of(team_id="paused"))
-    connection.execute(
-        "update scheduled_actions set expires_at = now() - interval '1 second' where id = any (%s)", [expired]
-    )
-    ids = [schedule(project, number) for number in range(COUNT)]
 
     project.processor.tick()
 
     found = statuses(connection)
-    assert set(looked) <= set(ids)
+    assert set(looked) == set(ids)
     assert {found[one] for one in plain} == {"completed"}
-    assert {found[one] for one in expired} == {"skipped"}
     assert [row(connection, one)["waiting"] for one in paused] == [None] * len(paused)
     assert all(row(connection, one)["waiting"] for one in [*grouped, *ids])
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"waiting": Jsonb({"checks": 1})},
+        {"schedule_id": AN_ID, "occurrence_at": "2026-01-01"},
+        {"limit_keys": ["a"]},
+        {"limit_keys": ["a"], "parked_by": "limit"},
+        {"cancel_requested_at": "2026-01-01"},
+        {"expires_at": "2026-01-01"},
+        {"lock_group": "a"},
+        {"condition": Jsonb(waiting(1)["wait"])},
+        {"condition": None},
+        {"action_type": "test:excluded"},
+        {"scheduled_at": "2099-01-01"},
+        {"team_id": "paused"},
+    ],
+    ids=", ".join,
+)
+def test_only_plain_actions_whose_wait_has_not_begun_are_looked_at(connection, columns):
+    connection.execute("insert into scheduled_action_pauses (kind, name) values ('team', 'paused')")
+    insert(connection, **{"condition": Jsonb(waiting(1)), **columns})
+    after = [insert(connection, condition=Jsonb(one)) for one in (waiting(1), {"after": [str(AN_ID)]})]
+
+    found, _ = waits.unchecked(connection, after=START, excluded=["test:excluded"], window=100)
+
+    assert [one.id for one in found] == after
