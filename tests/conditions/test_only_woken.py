@@ -170,6 +170,26 @@ def test_deleting_what_an_action_waits_for_wakes_it(project, connection):
     assert row(connection, until)["scheduled_at"] < NEVER
 
 
+def test_a_closed_deadline_is_kept_while_an_action_waits_for_its_status(project, connection):
+    awaited, _ = (
+        connection.execute(
+            "insert into scheduled_action_deadlines (target_type, target_id, due_at, status, closed_at)"
+            " values ('license', '7', '2026-01-01', 'completed', '2026-01-02') returning id"
+        ).fetchone()[0]
+        for _ in range(2)
+    )
+    waiting = schedule(project, condition={"wait": {"kind": "deadline_open", "deadline_id": str(awaited)}})
+    project.processor.tick()
+
+    assert deadlines.prune(connection, retention_days=30, limit=10) == 1
+    assert connection.execute("select id from scheduled_action_deadlines").fetchall() == [(awaited,)]
+
+    project.scheduler.cancel_action(waiting)
+    move_clock(connection, timedelta(hours=2))
+    waits.prune(connection, limit=10)
+    assert deadlines.prune(connection, retention_days=30, limit=10) == 1
+
+
 def test_retrying_an_action_wakes_those_that_wait_while_it_has_failed(project, connection):
     awaited = insert(connection, action_type="test:run", status="failed", completed_at="2026-01-01")
     failed = {"kind": "action_status", "action_id": str(awaited), "status": "failed"}
