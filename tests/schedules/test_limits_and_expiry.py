@@ -187,6 +187,18 @@ def test_an_occurrence_that_waits_for_its_condition_keeps_its_due_time_as_the_st
     assert planned(connection, made)[2] == NOW + DAY + 6 * HOUR
 
 
+def test_an_occurrence_that_only_a_change_makes_due_expires_after_its_instant(project, schedules, connection):
+    condition = {"kind": "document_state", "target": {"type": "books", "id": "2026"}, "state": "closed"}
+    made = series(schedules, recurrence_type="rolling", condition={"wait": condition})
+    set_clock(connection, NOW + DAY)
+    project.processor.tick()
+    assert row(connection, made.next_action_id)["waiting"] is not None
+
+    schedules.update("report", expires_in=6 * HOUR)
+
+    assert planned(connection, made)[2] == NOW + DAY + 6 * HOUR
+
+
 @pytest.mark.parametrize("limit", ["api:other", None])
 def test_a_queued_occurrence_runs_with_the_new_limit_keys_of_its_schedule(project, connection, handler, limit):
     series(project.schedules, limit="full")

@@ -55,10 +55,14 @@ set
   limit_keys = w.limit_keys,
   -- Claims park it again if the limits or pauses that now apply hold it back.
   parked_by = null,
-  -- While it waits for its condition, scheduled_at is the time of the next check; the old expiry leads to its due time.
+  -- While it waits for its condition, scheduled_at is the time of the next check, or never; the old expiry leads to its due
+  -- time.
   expires_at = case
     when e.is_new then scheduled_actions_clamp_instant(
-      coalesce(a.expires_at - make_interval(secs => o.expires_seconds), a.scheduled_at)
+      coalesce(
+        a.expires_at - make_interval(secs => o.expires_seconds),
+        case when a.scheduled_at = scheduled_actions_never() then a.occurrence_at end,
+        a.scheduled_at)
       + make_interval(secs => w.expires_seconds))
     else a.expires_at
   end,
