@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from scheduled_actions.actions import store
-from scheduled_actions.actions.search import BOUNDS, ActionFilters, ActionPage, SearchBounds, find, page
+from scheduled_actions.actions.search import (
+    BOUNDS,
+    ActionFilters,
+    ActionPage,
+    SearchBounds,
+    SummaryPage,
+    find,
+    find_page,
+    page,
+)
 from scheduled_actions.actions.service import Scheduler
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.action import FINISHED, Action, Status
@@ -122,6 +131,14 @@ class ActionOperations:
         """Return the newest matching actions with ids below the cursor, at most `limit`."""
         with self.database.connection() as connection:
             return page(connection, filters, self.bounds, cursor=cursor, limit=limit, monotonic=self.monotonic)
+
+    def summary_page(self, filters: ActionFilters, *, cursor: UUID | None = None, limit: int = 100) -> SummaryPage:
+        """Return the summaries of the actions that `page` would return."""
+        with self.database.connection() as connection:
+            ids, next_cursor = find_page(
+                connection, filters, self.bounds, cursor=cursor, limit=limit, monotonic=self.monotonic
+            )
+            return SummaryPage(store.summarize(connection, ids), next_cursor)
 
     def counts(
         self, *, team_id: str | None = None, overdue_seconds: float = 300, limit: int | None = None

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from scheduled_actions.actions import store
-from scheduled_actions.core.action import Action, Status
+from scheduled_actions.core.action import Action, ActionSummary, Status
 from scheduled_actions.database.connection import Connection
 
 _ALL = [status.value for status in Status]
@@ -86,6 +86,14 @@ class ActionPage:
     next_cursor: UUID | None
 
 
+@dataclass(frozen=True, slots=True)
+class SummaryPage:
+    """A page of the summaries of matching actions; otherwise as `ActionPage`."""
+
+    actions: list[ActionSummary]
+    next_cursor: UUID | None
+
+
 class ActionList(list["Action"]):
     """The actions of a page as a list with the attribute `next_cursor`, as in `ActionPage`.
 
@@ -119,13 +127,30 @@ def page(
         least: With fewer matches than this number, the search continues for up to `page_seconds`.
         monotonic: A clock that returns seconds.
     """
+    ids, next_cursor = find_page(
+        connection, filters, bounds, cursor=cursor, limit=limit, least=least, monotonic=monotonic
+    )
+    return ActionPage(store.read(connection, ids), next_cursor)
+
+
+def find_page(
+    connection: Connection,
+    filters: ActionFilters,
+    bounds: SearchBounds,
+    *,
+    cursor: UUID | None,
+    limit: int,
+    least: int = 1,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> tuple[list[UUID], UUID | None]:
+    """Return the ids of the actions of a page, and the cursor of the next one; arguments as those of `page`."""
     ends_at = monotonic() + bounds.page_seconds
     found: list[UUID] = []
     while True:
         ids, cursor = find(connection, filters, bounds, before=cursor, limit=limit - len(found))
         found += ids
         if len(found) >= least or cursor is None or monotonic() > ends_at:
-            return ActionPage(store.read(connection, found), cursor)
+            return found, cursor
 
 
 def find(

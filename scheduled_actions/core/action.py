@@ -135,6 +135,27 @@ class ParentAction:
     attempts: int
 
 
+class ActionSummary(NamedTuple):
+    """The values of an action that a list shows; fields as those of `Action`."""
+
+    #: The UUID in lower case.
+    id: str
+    action_type: str
+    #: A value of `Status`.
+    status: str
+    team_id: str | None
+    scheduled_at: datetime
+    created_at: datetime
+    attempts: int
+    max_attempts: int | None
+    target_type: str | None
+    target_id: str | None
+    lock_group: str | None
+    error_message: str | None
+    #: Whether its condition has been evaluated and makes it wait.
+    is_waiting: bool
+
+
 class Scheduled(NamedTuple):
     """The result of scheduling an action."""
 

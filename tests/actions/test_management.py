@@ -6,11 +6,12 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from scheduled_actions import action
 from scheduled_actions.actions.management import ActionOperations
 from scheduled_actions.actions.search import ActionFilters, SearchBounds, page
-from scheduled_actions.core.action import Status
+from scheduled_actions.core.action import ActionSummary, Status
 from tests.factories import database_now, due_for, insert, insert_many, projects, statuses
 
 IN_AN_HOUR = timedelta(hours=1)
@@ -177,6 +178,27 @@ def test_pages_of_related_actions_contain_every_match_once(management, connectio
     found = pages(management, ActionFilters(**filters, **others))
 
     assert [action_id for page in found for action_id in page] == wanted[::-1]
+
+
+def test_summaries_are_those_of_the_same_page_of_actions(management, connection):
+    insert_many(connection, 3)
+    at = database_now(connection)
+    insert(
+        connection, action_type="test:odd", team_id="red", scheduled_at=at + IN_AN_HOUR, attempts=2, max_attempts=5,
+        target_type="invoice", target_id="7", lock_group="reports", error_message="no", waiting=Jsonb({"checks": 1}),
+    )  # fmt: skip
+
+    actions, summaries = management.page(ActionFilters(), limit=2), management.summary_page(ActionFilters(), limit=2)
+
+    assert summaries.next_cursor == actions.next_cursor is not None
+    assert [one._asdict() for one in summaries.actions] == [
+        {
+            **{name: getattr(one, name) for name in ActionSummary._fields if name != "is_waiting"},
+            "id": str(one.id),
+            "is_waiting": one.waiting is not None,
+        }
+        for one in actions.actions
+    ]
 
 
 def test_counts_are_exact_up_to_their_bound_and_list_the_capped_ones(management, connection):

@@ -60,6 +60,7 @@ _READINGS = {
         for name, given in _GIVEN.items()
     },
     "get_actions": {"": {"ids": [_AN_ID]}},
+    "summarize_actions": {"": {"ids": [_AN_ID]}},
     "get_action": {"": {"id": _AN_ID, "team_id": None}},
     "count_actions": {"": {"most": 500}},
     "count_team": {"": {"team_id": "team-1", "statuses": _ALL, "most": 500, "overdue_seconds": 300}},

@@ -91,12 +91,28 @@ class InternalApi(CallContext):
             UnknownRoute: No route has this method and path.
             ScheduledActionsError: Any error of the route, as over HTTP.
         """
+        route, call = self.prepare(method, path, query=query, body=body, if_match=if_match)
+        if not route.creates:
+            return route.function(call)
+        with self.runtime.database.connection() as connection, connection.transaction():
+            return route.function(replace(call, connection=connection))
+
+    def prepare(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        if_match: str | None = None,
+    ) -> tuple[Route, Call[Any, Any]]:
+        """Check the permissions and the request as `call` does, with the same errors; return the route and its call."""
         found = ROUTER.find(path)
         if found is None or method not in found[0]:
             raise UnknownRoute(path)
         route = found[0][method]
         self.caller.must_be(route.role)
-        call: Call[Any, Any] = Call(
+        return route, Call(
             runtime=self.runtime,
             caller=self.caller,
             base=self.base,
@@ -105,10 +121,6 @@ class InternalApi(CallContext):
             body=validate(route.body or EmptyRequest, dict(body or {}), whole="body"),
             if_match=if_match,
         )
-        if not route.creates:
-            return route.function(call)
-        with self.runtime.database.connection() as connection, connection.transaction():
-            return route.function(replace(call, connection=connection))
 
 
 class Api:

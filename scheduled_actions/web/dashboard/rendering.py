@@ -62,6 +62,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "instant": _instant,
         "ago": _ago,
+        "badge": _badge,
         "seconds": times.seconds,
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
         "clock": _clock,
@@ -70,7 +71,6 @@ def _environment() -> Environment:
         "when_input": _when_input,
         "tree": tree,
     }
-    environment.globals["badge"] = _badge
     return environment
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from scheduled_actions.actions import management, model
+from scheduled_actions.actions import management, model, search
 from scheduled_actions.core import checks
 from scheduled_actions.core.action import FINISHED, Action, Status
 from scheduled_actions.core.errors import (
@@ -54,16 +54,21 @@ _BATCH_LIMIT = 4 * 1024 * 1024
 
 def list_actions(call: Call[ActionsQuery, EmptyRequest]) -> Answer:
     """Return a page of actions, newest first; an empty page for a team that the caller may not see."""
+    page = search.ActionPage([], None)
+    if call.sees_team:
+        page = call.runtime.action_operations.page(_filters(call), cursor=call.query.cursor, limit=call.query.limit)
+    return Answer(ActionPage.model_validate(page))
+
+
+def summarize_actions(call: Call[ActionsQuery, EmptyRequest]) -> search.SummaryPage:
+    """Return the summaries of the actions that `list_actions` returns, for the dashboard."""
     if not call.sees_team:
-        return Answer(ActionPage.model_validate({"actions": [], "next_cursor": None}))
-    statuses = () if call.query.status is None else (call.query.status,)
-    return Answer(
-        ActionPage.model_validate(
-            call.runtime.action_operations.page(
-                call.query.filters(call.team_filter, *statuses), cursor=call.query.cursor, limit=call.query.limit
-            )
-        )
-    )
+        return search.SummaryPage([], None)
+    return call.runtime.action_operations.summary_page(_filters(call), cursor=call.query.cursor, limit=call.query.limit)
+
+
+def _filters(call: Call[ActionsQuery, EmptyRequest]) -> search.ActionFilters:
+    return call.query.filters(call.team_filter, *(() if call.query.status is None else (call.query.status,)))
 
 
 def create_action(call: Call[EmptyRequest, CreateActionRequest]) -> Answer:

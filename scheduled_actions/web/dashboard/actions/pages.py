@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from scheduled_actions.actions.search import SummaryPage
 from scheduled_actions.core.action import FINISHED, Action, Status
 from scheduled_actions.core.errors import RequestError, ScheduledActionsError, UnknownAction
 from scheduled_actions.operations.explain.rules.facts import Code
 from scheduled_actions.operations.tokens import Role
+from scheduled_actions.web.api.actions.routes import summarize_actions
 from scheduled_actions.web.dashboard.forms import as_flag, as_text, command, count_in, pretty
 from scheduled_actions.web.dashboard.page import (
     ROWS,
@@ -131,16 +133,21 @@ def _page(context: RequestContext, given: Mapping[str, str], filters: Mapping[st
         # A refresh does not move the list: newer actions are only counted.
         cursor = str(UUID(int=top.int + 1))
     query = {**filters, "limit": ROWS} | ({} if cursor is None else {"cursor": cursor})
-    page = context.call("GET", "/actions", query=query)
+    page = _summaries(context, query)
     latest = []
     if top is not None:
-        latest = context.call("GET", "/actions", query={**filters, "limit": _NEWER_MOST}).actions
+        latest = _summaries(context, {**filters, "limit": _NEWER_MOST}).actions
     return {
         "actions": page.actions,
         "next_cursor": page.next_cursor,
-        "newer": sum(one.id > top for one in latest),
+        "newer": sum(one.id > str(top) for one in latest),
         "top": top or next((one.id for one in page.actions if "cursor" not in given), None),
     }
+
+
+def _summaries(context: RequestContext, query: Mapping[str, Any]) -> SummaryPage:
+    """Return what the list shows of the actions that the route of the API returns for the same query."""
+    return summarize_actions(context.api.prepare("GET", "/actions", query=query)[1])
 
 
 def _id(text: str | None) -> UUID | None:
