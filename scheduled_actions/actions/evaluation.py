@@ -139,7 +139,8 @@ def unmet(unchecked: Sequence[waits.Unchecked], do: Do) -> list[waits.WaitSettle
 
 def _candidate(action: Claimed | waits.Sweepable | waits.Unchecked) -> _Candidate:
     plan = decode_plan(action.condition_text or "")
-    return _Candidate(action, plan, waits.Waiter(action.id, action.team_id or "", plan.needs()))
+    was_checked = not isinstance(action, waits.Unchecked)
+    return _Candidate(action, plan, waits.Waiter(action.id, action.team_id or "", plan.needs(), was_checked))
 
 
 def _decide(candidates: Sequence[_Candidate], do: Do) -> Iterator[_Decided]:
@@ -293,7 +294,7 @@ def outcome_of(plan: WaitPlan, decision: Decision) -> AttemptResult | None:
 
 
 def _input(candidate: _Candidate, snapshot: waits.Snapshot) -> EvaluationInput:
-    _, team, needs = candidate.waiter
+    team, needs = candidate.waiter.team_id, candidate.waiter.needs
     facts: dict[FactKey, FactValue] = {}
     if snapshot.facts:
         # Prefixes first: a fact that is needed by its full name overrides them.

@@ -37,6 +37,8 @@ class Waiter(NamedTuple):
     #: '' for an action without a team.
     team_id: str
     needs: Needs
+    #: Whether the condition has been checked before, so that the row may have progress.
+    was_checked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def read_snapshot(connection: Connection, waiters: Sequence[Waiter]) -> Snapshot
             **dict(zip(("teams", "target_types", "target_ids", "names"), columns, strict=True)),
             "prefixed": PREFIXED_MOST + 1,
             "awaited": uuids({one for waiter in waiters for one in waiter.needs.actions}),
-            "action_ids": uuids(waiter.action_id for waiter in waiters),
+            "action_ids": uuids(waiter.action_id for waiter in waiters if waiter.was_checked),
             "deadlines": uuids({one for waiter in waiters for one in waiter.needs.deadlines}),
         },
     )

@@ -304,7 +304,7 @@ def test_the_next_deadlines_of_a_small_team_are_found_without_scanning_those_of_
     assert rows_read(plan) <= 50
 
 
-def fill_facts(connection):
+def fill_facts(connection, *, analyzes=True):
     """Insert twenty thousand facts, nearly all of one team and about targets of one type."""
     connection.execute(
         "insert into scheduled_action_facts (team_id, target_type, target_id, name, value)"
@@ -315,7 +315,8 @@ def fill_facts(connection):
         " values ('small', 'order', '0', 'state', '1'), ('big', 'rare', '1', 'state', '1'),"
         " ('big', 'x', '1', 'rare', '1')"
     )
-    connection.execute("vacuum (analyze) scheduled_action_facts")
+    if analyzes:
+        connection.execute("vacuum (analyze) scheduled_action_facts")
 
 
 @pytest.mark.parametrize(
@@ -527,8 +528,8 @@ def test_a_sweep_reads_no_other_actions_although_most_pending_ones_wait_for_a_ch
     assert pages_read(connection, "only_woken", parameters) <= 200
 
 
-@pytest.mark.parametrize("name", ["claim_free", "complete"])
-def test_claims_and_completions_are_planned_once_and_never_compiled(connection, name):
+@pytest.mark.parametrize("name", ["claim_free", "complete", "condition_inputs"])
+def test_frequent_statements_are_planned_once_and_never_compiled(connection, name):
     (settings,) = connection.execute(
         "select proconfig from pg_proc where proname = %s", [f"scheduled_actions_{name}"]
     ).fetchone()
@@ -555,6 +556,43 @@ def test_claims_and_completions_that_were_planned_for_an_empty_table_use_indexes
 
     # The table has more than a thousand pages; a claimed action writes to a dozen.
     assert [number for name, parameters in given if (number := pages_read(connection, name, parameters)) > 300] == []
+
+
+def test_inputs_of_conditions_that_were_planned_for_empty_tables_are_read_by_key_in_large_ones(connection):
+    given = {
+        "teams": ["big"] * 3, "target_types": ["order"] * 3, "target_ids": ["1", "2", "3"],
+        "names": ["state", "missing", "approval:*"], "prefixed": 201, "awaited": [_AN_ID], "action_ids": [_ANOTHER_ID],
+        "deadlines": [_AN_ID],
+    }  # fmt: skip
+    connection.execute("vacuum (analyze) scheduled_actions, scheduled_action_facts")
+    connection.execute(statement("read_condition_inputs"), given)
+
+    fill(connection, analyzes=False)
+    fill_facts(connection, analyzes=False)
+
+    # The facts have more than two hundred pages, and their other indexes about a hundred each.
+    assert pages_read(connection, "read_condition_inputs", given) <= 40
+
+
+def test_facts_of_conditions_are_read_by_key_even_from_a_table_of_one_page(connection):
+    connection.execute(
+        "insert into scheduled_action_facts (team_id, target_type, target_id, name, value)"
+        " select '', 'order', n::text, 'state', '1' from generate_series(1, 50) n"
+    )
+    connection.execute("vacuum (analyze) scheduled_action_facts")
+    given = {
+        "teams": [""] * 256, "target_types": ["order"] * 256, "target_ids": list(map(str, range(256))),
+        "names": ["missing"] * 256, "prefixed": 201, "awaited": [], "action_ids": [], "deadlines": [],
+    }  # fmt: skip
+    scans = "select seq_scan from pg_stat_xact_user_tables where relname = 'scheduled_action_facts'"
+
+    # A sequential scan per fact would read each row of the page 256 times.
+    with connection.transaction():
+        before = connection.execute(scans).fetchone()
+        connection.execute(statement("read_condition_inputs"), given)
+        after = connection.execute(scans).fetchone()
+
+    assert after == before
 
 
 def pages_read(connection, name, parameters):
