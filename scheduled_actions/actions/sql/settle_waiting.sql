@@ -1,6 +1,7 @@
--- The actions whose claim is still valid, or which are unclaimed and unchanged since this version, are pending again, uncharged, until their next check: at the end of their
--- interval (`seconds`; 0: none); at `changes_at` if that is earlier, because time alone may then change the result; or
--- now if they were woken since they registered. Without both times, only a change makes them due.
+-- The actions whose claim is still valid, or which are unclaimed and unchanged since this version, are pending again,
+-- uncharged, until their next check: at the end of their interval (`seconds`; 0: none); at `changes_at` if that is
+-- earlier, because time alone may then change the result; or now if they were woken since they registered. Without both
+-- times, only a change makes them due.
 -- Waits are locked before actions, as when waking, so that no wait is marked as woken between its reading and the
 -- settlement.
 with patience as materialized (
@@ -24,6 +25,14 @@ mark as materialized (
 woken as materialized (
   select m.action_id as id from mark m group by m.action_id having bool_or(m.is_woken)
 ),
+tick as materialized (
+  select
+    to_jsonb(scheduled_actions_now()) as now,
+    jsonb_build_object('since', scheduled_actions_now(), 'checks', 1, 'unmet_since', scheduled_actions_now()) as first_wait,
+    jsonb_build_object(
+      'outcome', 'waited', 'started_at', scheduled_actions_now(), 'ended_at', scheduled_actions_now(), 'tick',
+      %(tick_id)s::uuid) as entry
+),
 settled as (
   update scheduled_actions a
   set
@@ -32,20 +41,18 @@ settled as (
     (scheduled_at, waiting, history) = (
       select
         n.next_at,
-        jsonb_build_object(
-          'since', coalesce(a.waiting -> 'since', n.now),
+        case when a.waiting is null then o.first_wait
+        else jsonb_build_object(
+          'since', coalesce(a.waiting -> 'since', o.now),
           'checks', scheduled_actions_stored_count(a.waiting -> 'checks') + 1,
-          'next_check_at', n.next_at,
-          'unmet', o.reason,
-          'unmet_since', case when a.waiting ->> 'unmet' = o.reason then a.waiting -> 'unmet_since' else n.now end),
+          'unmet_since', case when a.waiting ->> 'unmet' = o.reason then a.waiting -> 'unmet_since' else o.now end)
+        end || jsonb_build_object('next_check_at', n.next_at, 'unmet', o.reason),
         case when a.history = '[]' then jsonb_build_array(n.entry) else scheduled_actions_append_history(a.history, n.entry) end
       from (
         select
-          to_jsonb(scheduled_actions_now()) as now,
-          jsonb_build_object(
-            'outcome', 'waited', 'started_at', scheduled_actions_now(), 'ended_at', scheduled_actions_now(),
-            'error', o.reason, 'tick', %(tick_id)s::uuid) as entry,
+          o.entry || jsonb_build_object('error', o.reason) as entry,
           case when o.is_woken then scheduled_actions_now()
+          when o.seconds is null and o.changes_at is null then scheduled_actions_never()
           else greatest(
             least(
               -- A multiple of the interval after `scheduled_at`, so that ticks every minute find each one-minute check
@@ -65,7 +72,11 @@ settled as (
     claim_token = null,
     lease_expires_at = null,
     updated_at = scheduled_actions_now()
-  from (select p.*, p.id in (select k.id from woken k) as is_woken from outcome p) o
+  from (
+    select p.*, p.id in (select k.id from woken k) as is_woken, t.now, t.first_wait, t.entry
+    from outcome p
+    cross join tick t
+  ) o
   -- The array makes the planner look up the actions by key: a join alone may read the whole table.
   where a.id = any (array(select p.id from outcome p)) and a.id = o.id
     and (a.claim_token = o.token or (a.status = 'pending' and a.xmin::text = o.version))
