@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scheduled_actions.ticks.settling import ResultWriter
 
 #: Number of due actions read at once, and time after which a look reads no more, so that results are settled in time.
-_WINDOW = 500
+_WINDOW = 1000
 _LOOK_SECONDS = 0.5
 
 
