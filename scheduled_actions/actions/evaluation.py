@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
@@ -17,6 +17,7 @@ from scheduled_actions.actions.rules.settlement import AttemptResult
 from scheduled_actions.conditions.model import (
     BUDGETED,
     PREFIX_MARK,
+    STEPS_MOST,
     CheckResult,
     EvaluationInput,
     ExternalCheck,
@@ -261,11 +262,11 @@ def run_checks(
     """
     results: dict[ExternalCheck, CheckResult] = {}
     # The full budget, because this thread delays no other action and evaluates again after each check.
-    given = replace(pending.given, budget=EvaluationBudget(BUDGETED))
+    given = pending.given._replace(budget=EvaluationBudget(BUDGETED))
     checks = pending.plan.needs().checks
     while True:
         # One at a time: a result may decide the condition, or leave fewer checks to run.
-        decision = decide(pending.plan, replace(given, results=results), pending.progress)
+        decision = decide(pending.plan, given._replace(results=results), pending.progress)
         check = next((one for one in checks if one not in results), None)
         if decision.next_step is not NextStep.CHECK or check is None:
             break
@@ -303,6 +304,7 @@ def _input(candidate: _Candidate, snapshot: waits.Snapshot) -> EvaluationInput:
     return EvaluationInput(
         now=snapshot.now,
         created_at=datetime.fromtimestamp(candidate.action.created_epoch, UTC),
+        budget=EvaluationBudget(BUDGETED, steps=STEPS_MOST),
         facts=facts,
         truncated=frozenset(key for key in needs.facts if (team, key) in snapshot.truncated)
         if snapshot.truncated

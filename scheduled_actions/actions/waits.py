@@ -17,7 +17,7 @@ from scheduled_actions.conditions.rules.plan import WaitProgress
 from scheduled_actions.core.action import Status
 from scheduled_actions.database.boundary import RETRYABLE_ERRORS
 from scheduled_actions.database.connection import Connection
-from scheduled_actions.database.statements import Statements, instants, numbers, texts, uuids
+from scheduled_actions.database.statements import Statements, binary_uuids, instants, numbers, texts, uuid_array, uuids
 from scheduled_actions.database.transactions import LOCK_WAIT_MS, limit_lock_waits
 
 sql = Statements(__file__)
@@ -92,12 +92,13 @@ def register(connection: Connection, waiters: Sequence[Waiter], *, are_claimed: 
         are_claimed: Whether this tick alone checks the actions, so that it may clear their marks. Another tick that
             looks at the same unclaimed action still needs a mark, because it may have read the data before the change.
     """
-    waiting: list[UUID] = []
-    topics: list[UUID] = []
-    for waiter in waiters:
-        found = [topic_of(waiter.team_id, key) for key in waiter.needs.facts]
-        found += waiter.needs.actions | waiter.needs.deadlines
-        waiting += [waiter.action_id] * len(found)
+    waiting: list[bytes] = []
+    topics: list[bytes] = []
+    for action_id, team_id, needs, _ in waiters:
+        found = [topic_of(team_id, key) for key in needs.facts]
+        if needs.actions or needs.deadlines:
+            found += [one.bytes for one in needs.actions | needs.deadlines]
+        waiting += [action_id.bytes] * len(found)
         topics += found
     if not topics:
         return
@@ -106,8 +107,8 @@ def register(connection: Connection, waiters: Sequence[Waiter], *, are_claimed: 
         "register_waits",
         {
             "claimed": uuids(waiter.action_id for waiter in waiters) if are_claimed else "{}",
-            "waiters": uuids(waiting),
-            "topics": uuids(topics),
+            "waiters": uuid_array(waiting),
+            "topics": uuid_array(topics),
         },
     )
     if awaited := {id_ for waiter in waiters for id_ in waiter.needs.actions}:
@@ -115,11 +116,11 @@ def register(connection: Connection, waiters: Sequence[Waiter], *, are_claimed: 
         sql.run(connection, "watch_awaited", {"ids": list(awaited)})
 
 
-def topic_of(team_id: str, key: FactKey) -> UUID:
-    """Return the topic of a fact, equal to that of the SQL function `scheduled_actions_fact_topic`."""
+def topic_of(team_id: str, key: FactKey) -> bytes:
+    """Return the topic of a fact: the id that the SQL function `scheduled_actions_fact_topic` returns, as 16 bytes."""
     # Formatted like jsonb as text. Computed in SQL, the topics would take most of the statement's time.
     text = f"[{', '.join(map(encode_basestring, (team_id, *key)))}]"
-    return UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest())
+    return hashlib.md5(text.encode(), usedforsecurity=False).digest()
 
 
 def read_snapshot(connection: Connection, waiters: Sequence[Waiter]) -> Snapshot:
@@ -174,8 +175,8 @@ def settle(connection: Connection, tick_id: UUID, settlements: Sequence[WaitSett
         connection,
         "settle_waiting",
         {
-            "ids": uuids(one.action_id for one in settlements),
-            "tokens": uuids(one.token for one in settlements),
+            "ids": binary_uuids(one.action_id for one in settlements),
+            "tokens": binary_uuids(one.token for one in settlements),
             "versions": texts(one.version for one in settlements),
             "seconds": numbers(one.check_seconds or 0 for one in settlements),
             "changes_at": instants(one.changes_at for one in settlements),

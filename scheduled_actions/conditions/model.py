@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -16,6 +17,7 @@ BUDGETED = "the condition"
 STEPS_MOST = STEPS // 50
 #: A fact name with this ending selects every name that begins with the part before the `*`.
 PREFIX_MARK = ":*"
+_EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +116,22 @@ class Needs:
     checks: list[ExternalCheck] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationInput:
+class EvaluationInput(NamedTuple):
     """The data against which a condition is evaluated."""
 
     now: datetime
     #: When the action was created.
     created_at: datetime
-    facts: Mapping[FactKey, FactValue] = field(default_factory=dict)
-    actions: Mapping[UUID, ActionState] = field(default_factory=dict)
-    #: The status of each deadline.
-    deadlines: Mapping[UUID, str] = field(default_factory=dict)
+    #: Limits this evaluation alone.
+    budget: EvaluationBudget
+    facts: Mapping[FactKey, FactValue] = _EMPTY
     #: Required keys with a prefix (`:*`) that select more facts than `facts` contains.
     truncated: frozenset[FactKey] = frozenset()
+    actions: Mapping[UUID, ActionState] = _EMPTY
+    #: The status of each deadline.
+    deadlines: Mapping[UUID, str] = _EMPTY
     #: Results of external checks; None before the first check has run.
     results: Mapping[ExternalCheck, CheckResult] | None = None
-    budget: EvaluationBudget = field(
-        default_factory=lambda: EvaluationBudget(BUDGETED, steps=STEPS_MOST), compare=False
-    )
 
 
 class Truth(Enum):
@@ -145,8 +145,7 @@ class Truth(Enum):
     OPEN = "open"
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(NamedTuple):
     """The result of evaluating a condition."""
 
     truth: Truth

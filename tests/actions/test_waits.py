@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -210,7 +211,7 @@ def test_a_topic_is_the_same_in_python_and_in_sql(connection, text):
 
     found = connection.execute("select scheduled_actions_fact_topic(%s, %s, %s, %s)", [text, *key]).fetchone()
 
-    assert found == (waits.topic_of(text, key),)
+    assert found == (UUID(bytes=waits.topic_of(text, key)),)
 
 
 # -- ends of actions ---------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from scheduled_actions.conditions.model import (
+    BUDGETED,
+    STEPS_MOST,
     ActionState,
     CheckResult,
     EvaluationInput,
@@ -22,6 +24,7 @@ from scheduled_actions.conditions.model import (
 from scheduled_actions.conditions.rules.parsing import parse_condition
 from scheduled_actions.conditions.rules.plan import NextStep, WaitPlan, WaitProgress, decide, decode_plan, encode_plan
 from scheduled_actions.core.errors import InvalidArgument, TooLarge
+from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from tests.factories import NOW
 
 ORDER = {"type": "order", "id": "7"}
@@ -33,6 +36,7 @@ def facts(**values):
     return EvaluationInput(
         now=NOW,
         created_at=NOW - timedelta(days=1),
+        budget=EvaluationBudget(BUDGETED, steps=STEPS_MOST),
         facts={
             FactKey("order", "7", name.replace("__", ":")): FactValue(value, NOW - timedelta(hours=1))
             for name, value in values.items()
@@ -255,7 +259,7 @@ def test_the_result_of_an_external_check_decides_an_open_condition():
     (check,) = plan.needs().checks
 
     for result, next_step in ((True, NextStep.RUN), (False, NextStep.SKIP)):
-        known = EvaluationInput(now=NOW, created_at=NOW, results={check: CheckResult(result, "no")})
+        known = facts()._replace(results={check: CheckResult(result, "no")})
         assert decide(plan, known, WaitProgress()).next_step is next_step
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from scheduled_actions.database import statements
@@ -30,13 +31,19 @@ _MOMENTS = [
         (statements.instants, _MOMENTS, "timestamptz"),
         (statements.texts, _ODD, "text"),
         (statements.texts, [], "text"),
-        (statements.texts, ["NULL", None, ""], "text"),
+        (statements.texts, ["NULL", None, *_ODD], "text"),
+        (statements.texts, [""], "text"),
     ],
 )
 def test_formatted_arrays_are_read_back_unchanged(connection, write, values, kind):
     (read,) = connection.execute(f"select %s::{kind}[]", [write(values)]).fetchone()
 
     assert read == values
+
+
+def test_a_text_that_postgres_cannot_store_is_refused_and_not_split_into_two(connection):
+    with pytest.raises(psycopg.DataError, match="NUL"):
+        connection.execute("select %s::text[]", [statements.texts(["a\0b", "c"])])
 
 
 def test_any_iterable_is_accepted(connection):

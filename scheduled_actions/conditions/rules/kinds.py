@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -277,7 +277,7 @@ class AllOf(Combination):
         Without such a part, the condition is met.
         """
         evaluations, changes_at = self.evaluate_parts(given)
-        return replace(_first(evaluations, Truth.UNMET, Truth.OPEN, Truth.BROKEN) or MET, changes_at=changes_at)
+        return (_first(evaluations, Truth.UNMET, Truth.OPEN, Truth.BROKEN) or MET)._replace(changes_at=changes_at)
 
 
 class AnyOf(Combination):
@@ -292,7 +292,7 @@ class AnyOf(Combination):
         deciding = _first(evaluations, Truth.MET, Truth.OPEN, Truth.BROKEN)
         if deciding is not None:
             # Also for a met part: under a `not`, time alone may then meet the condition.
-            return replace(deciding, changes_at=changes_at)
+            return deciding._replace(changes_at=changes_at)
         reasons = [one.reason for one in evaluations]
         return Evaluation(
             Truth.UNMET,

@@ -74,9 +74,9 @@ def _parse(given: Any, where: str, levels: int, parts: Iterator[int]) -> Conditi
         raise InvalidArgument(where, problem=f"is nested deeper than {MAX_DEPTH} levels")
     if not isinstance(given, dict):
         raise InvalidArgument(where, problem=f"is {_json_type(given)}, not {_EXPECTED}")
-    combination = next((one for one in _COMBINATIONS if one in given), None)
-    if combination is None:
+    if given.keys().isdisjoint(_COMBINATIONS):
         return _parse_kind(_Fields(given, where))
+    combination = next(one for one in _COMBINATIONS if one in given)
     if len(given) > 1:
         raise InvalidArgument(
             f"{where}.{min(given.keys() - {combination}, key=str)}",

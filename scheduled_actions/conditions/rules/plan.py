@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from scheduled_actions.conditions.model import MET, Condition, Evaluation, EvaluationInput, Needs, Truth
@@ -90,8 +90,7 @@ class WaitProgress:
     checks: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The next step of an action, and the reason."""
 
     next_step: NextStep
@@ -250,13 +249,11 @@ def _wait(plan: WaitPlan, now: datetime, progress: WaitProgress, evaluation: Eva
         return Decision(NextStep.EXPIRE, reason)
     # No change is recorded for what an external check reads, nor when a missing action or deadline is created. A
     # limited number of checks limits the time of the wait.
+    changes_at = evaluation.changes_at
+    if ends_at is not None and (changes_at is None or ends_at < changes_at):
+        changes_at = ends_at
     is_polled = plan.max_checks is not None or evaluation.truth is Truth.BROKEN or bool(plan.needs().checks)
-    return Decision(
-        NextStep.WAIT,
-        evaluation.reason,
-        min([at for at in (ends_at, evaluation.changes_at) if at is not None], default=None),
-        plan.check_seconds if is_polled else None,
-    )
+    return Decision(NextStep.WAIT, evaluation.reason, changes_at, plan.check_seconds if is_polled else None)
 
 
 def format_cycle(cycle: Sequence[UUID]) -> str:
