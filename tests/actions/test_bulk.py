@@ -61,6 +61,14 @@ def new_element(n=0, **changes):
     return {"action_type": "test:run", "payload": {"n": n}} | changes
 
 
+def test_the_ids_of_a_call_count_up_in_their_last_32_bits(connection):
+    ids = [one for one, _ in schedule_all(connection, *map(new_element, range(300)))]
+
+    first = ids[0].int
+    assert [one.int for one in ids] == [first >> 32 << 32 | (first + n) % 2**32 for n in range(300)]
+    assert all(one.version == 7 for one in ids)
+
+
 def test_results_are_in_the_order_of_the_elements(connection):
     elements = [new_element(n, dedup_key=f"k{(n * 7) % 40}" if n % 2 else None) for n in range(40)]
 

@@ -6,6 +6,8 @@ create or replace function scheduled_actions_schedule(new_actions jsonb, schedul
   as $$
   #variable_conflict use_column
   declare
+    first_id constant text := scheduled_actions_uuid7()::text;
+    first_number constant bigint := ('x' || right(first_id, 8))::bit(32)::bigint;
     ids uuid[];
     inserted bigint;
     left_over bigint[] := '{}';
@@ -34,7 +36,10 @@ create or replace function scheduled_actions_schedule(new_actions jsonb, schedul
     if unknown is not null then
       perform scheduled_actions_refuse(unknown);
     end if;
-    ids := array(select scheduled_actions_uuid7() from generate_series(1, jsonb_array_length(new_actions)));
+    -- The last 32 bits count up from those of one new id: random ids take several times as long.
+    ids := array(
+      select (left(first_id, 28) || lpad(to_hex((first_number + n) & 4294967295), 8, '0'))::uuid
+      from generate_series(0, jsonb_array_length(new_actions) - 1) n);
     begin
       perform set_config('lock_timeout', wait_ms::text, true);
       insert into scheduled_actions (
