@@ -340,8 +340,9 @@ def _lock_by_name(connection: Connection, new: NewDeadline) -> store.DeadlineSna
     found = None if new.name is None else store.get(connection, new.name, new.team_id)
     if found is None or not found.deadline.is_unresolved:
         return None
-    (locked,) = store.lock(connection, [found.deadline.id])
-    return locked if locked.deadline.is_unresolved else None
+    # None if another session has just replaced the row, which had only reserved the name.
+    locked = next(iter(store.lock(connection, [found.deadline.id])), None)
+    return locked if locked is not None and locked.deadline.is_unresolved else None
 
 
 def _id_of(given: UUID | str) -> UUID:

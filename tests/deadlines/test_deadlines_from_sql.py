@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 
 import psycopg
@@ -14,7 +15,7 @@ from scheduled_actions.core.errors import DeadlineNotApplied, UnknownDeadline
 from scheduled_actions.deadlines import requested
 from scheduled_actions.deadlines.validation import DeadlineValidator
 from tests.deadlines.deadline_project import deadline_project, planned, send, start
-from tests.factories import NOW, set_clock, together
+from tests.factories import NOW, PATIENCE, is_waiting, set_clock, together, wait_until
 
 DUE = NOW + timedelta(days=90)
 TARGET = {"type": "license", "id": "42"}
@@ -333,6 +334,27 @@ def test_a_later_call_from_python_replaces_a_call_from_sql(project, connection, 
 
     found = scheduled_actions.get_deadline("x")
     assert (found.id, found.due_at) == (deadline_id, DUE + timedelta(days=9))
+    assert requests_left(connection) == 0
+
+
+def test_two_calls_from_python_that_replace_the_same_call_from_sql_take_turns(project, connection, database_url):
+    deadline_id = call(connection, name="x")
+    later = DUE + timedelta(days=9)
+
+    def replace_later():
+        # This connection has no lock timeout, so the call waits for the lock of the test.
+        with psycopg.connect(database_url, autocommit=True) as other:
+            scheduled_actions.set_deadline(TARGET, later, recipients=ANN, name="x", connection=other)
+
+    replacing = threading.Thread(target=replace_later)
+    with connection.transaction():
+        scheduled_actions.set_deadline(TARGET, DUE, recipients=ANN, name="x", connection=connection)
+        replacing.start()
+        wait_until(lambda: is_waiting(connection))
+    replacing.join(PATIENCE)
+
+    found = scheduled_actions.get_deadline("x")
+    assert (found.id, found.due_at) == (deadline_id, later)
     assert requests_left(connection) == 0
 
 
