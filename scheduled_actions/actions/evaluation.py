@@ -309,8 +309,8 @@ def _input(candidate: _Candidate, snapshot: waits.Snapshot) -> EvaluationInput:
         truncated=frozenset(key for key in needs.facts if (team, key) in snapshot.truncated)
         if snapshot.truncated
         else frozenset(),
-        actions=_of_team(snapshot.actions, team, needs.actions),
-        deadlines=_of_team(snapshot.deadlines, team, needs.deadlines),
+        actions=_of_team(snapshot.actions, team, needs.actions) if needs.actions else {},
+        deadlines=_of_team(snapshot.deadlines, team, needs.deadlines) if needs.deadlines else {},
     )
 
 

@@ -205,6 +205,11 @@ class MetricsBuffer:
         if action_type == _DELIVERY and (endpoint := _endpoint_in(payload_text)) is not None:
             self._counts["deliveries", endpoint if endpoint in self._endpoints else OTHER_ENDPOINTS, outcome] += 1
 
+    def waited(self, action_types: Iterable[str]) -> None:
+        """Count the settlements of many actions that have to wait for their condition at once."""
+        for action_type, count in Counter(action_types).items():
+            self._counts["settled", self._label(action_type), "snoozed"] += count
+
     def completed(self, actions: Sequence[Claimed]) -> None:
         """Count the settlements of many completed actions at once."""
         for action_type, count in Counter([one.action_type for one in actions]).items():

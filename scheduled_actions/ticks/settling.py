@@ -275,12 +275,14 @@ class ResultWriter:
         self._count_settled(claimed, "skipped")
         log.info("action.skipped id=%s action_type=%s reason=%r", claimed.id, claimed.action_type, reason)
 
-    def count_waiting(self, action_id: UUID, action_type: str) -> None:
-        """Count and log an action that has to wait for its condition, and was settled without a claim."""
-        self._tick.report.snoozed += 1
+    def count_waiting(self, actions: Sequence[tuple[UUID, str]]) -> None:
+        """Count and log actions (id and type) that wait for their condition, and were settled without a claim."""
+        self._tick.report.snoozed += len(actions)
         if self._metrics is not None:
-            self._metrics.settled(action_type, "snoozed", payload_text="")
-        log.info("action.settled id=%s action_type=%s outcome=conditionpending status=pending", action_id, action_type)
+            self._metrics.waited(action_type for _, action_type in actions)
+        if log.isEnabledFor(logging.INFO):
+            for one in actions:
+                log.info("action.settled id=%s action_type=%s outcome=conditionpending status=pending", *one)
 
     def _count(self, attempt: Attempt, status: Status | None) -> None:
         """Count and log a settlement; a status of None means that the claim was lost and nothing was written."""

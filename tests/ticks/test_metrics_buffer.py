@@ -24,6 +24,17 @@ def test_settlements_are_counted_by_type_and_outcome():
     assert rows(tally) == {("settled", "a:b", "completed"): 2, ("settled", "a:b", "failed"): 1}
 
 
+def test_waits_are_counted_as_snoozed_like_single_settlements():
+    together, alone = MetricsBuffer({"a:b"}, {}), MetricsBuffer({"a:b"}, {})
+    types = ["a:b", "a:b", "made:up", "made:up-too"]
+
+    together.waited(types)
+    for one in types:
+        alone.settled(one, "snoozed", payload_text="{}")
+
+    assert rows(together) == rows(alone) == {("settled", "a:b", "snoozed"): 2, ("settled", "(other)", "snoozed"): 2}
+
+
 def test_types_without_a_handler_are_counted_together():
     tally = MetricsBuffer({"a:b"}, {})
 

@@ -28,9 +28,13 @@ _WAIT_FIELDS = ("wait", "check_interval", "max_checks", "on_timeout", "timeout")
 _WAIT_FIELDS_SET = frozenset(_WAIT_FIELDS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class WaitPlan:
-    """The conditions under which an action runs, and the limits of its wait for them."""
+    """The conditions under which an action runs, and the limits of its wait for them.
+
+    It must not be changed, because actions with the same condition share it. It is not frozen, because a frozen one
+    takes twice as long to create, and most actions have a condition of their own.
+    """
 
     #: Holds while all predecessors have completed; None without predecessors.
     after: Condition | None = None
@@ -59,8 +63,7 @@ class WaitPlan:
             for part in (self.after, self.condition):
                 if part is not None:
                     part.add_needs(needs)
-            object.__setattr__(self, "_needs", needs)
-            return needs
+            self._needs = needs
         return self._needs
 
 

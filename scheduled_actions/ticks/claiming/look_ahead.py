@@ -58,7 +58,5 @@ class LookAhead:
         if not unmet:
             return None, False
         settled = do(partial(tick.state.settler.settle_waiting, tick_id=tick.row.id, settlements=unmet))
-        for one in found:
-            if one.id in settled.statuses:
-                self._writer.count_waiting(one.id, one.action_type)
+        self._writer.count_waiting([(one.id, one.action_type) for one in found if one.id in settled.statuses])
         return position, settled.has_woken
