@@ -214,6 +214,27 @@ def test_a_topic_is_the_same_in_python_and_in_sql(connection, text):
     assert found == (UUID(bytes=waits.topic_of(text, key)),)
 
 
+def test_only_the_settlement_of_a_waiting_action_waits_for_the_disk(connection):
+    check = Check(connection, insert(connection))
+    awaited = insert(connection)
+
+    def synchronous_commit_of(step):
+        with connection.transaction():
+            step()
+            return connection.execute("show synchronous_commit").fetchone()[0]
+
+    steps = [
+        check.register,
+        lambda: waits.sql.run(connection, "watch_awaited", {"ids": [awaited]}),
+        check.settle,
+        lambda: waits.end(connection, [check.claimed.id]),
+    ]
+
+    # The disk has the registration when it has the settlement, because its record comes first.
+    assert [synchronous_commit_of(step) for step in steps] == ["off", "off", "on", "off"]
+    assert connection.execute("show synchronous_commit").fetchone()[0] == "on"
+
+
 # -- ends of actions ---------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,9 @@
 -- These actions wait for these topics, and those that are claimed are not woken yet; any later change wakes them.
-with woken as materialized (
+-- The commit does not wait for the disk. The settlement does, after the registration, and no action waits before it.
+with unsynced as materialized (
+  select set_config('synchronous_commit', 'off', true)
+),
+woken as materialized (
   select w.topic, w.action_id
   from scheduled_action_waits w
   where w.action_id = any (%(claimed)s::uuid[]) and w.is_woken
@@ -15,4 +19,5 @@ calmed as (
 insert into scheduled_action_waits (topic, action_id)
 select t.topic, t.action_id
 from unnest(%(waiters)s::uuid[], %(topics)s::uuid[]) t (action_id, topic)
+where exists (select from unsynced)
 on conflict (topic, action_id) do nothing

@@ -1,9 +1,12 @@
 -- The end of these actions wakes the actions that wait for them. Actions that are being claimed or settled are left
--- out.
-with found as materialized (
+-- out. The commit does not wait for the disk, as in `register_waits.sql`.
+with unsynced as materialized (
+  select set_config('synchronous_commit', 'off', true)
+),
+found as materialized (
   select a.id
   from scheduled_actions a
-  where a.id = any (%(ids)s::uuid[]) and not a.has_waiters
+  where a.id = any (%(ids)s::uuid[]) and not a.has_waiters and exists (select from unsynced)
   order by a.id
   for update skip locked
 )
