@@ -73,6 +73,10 @@ class ResultWriter:
         #: Actions with limit keys that were claimed but not started, since the last `give_back_rates`.
         self._unstarted: list[Claimed] = []
 
+    def are_completions(self, attempts: Sequence[Attempt]) -> bool:
+        """Return whether `settle` writes these results by the faster statement, which can only complete actions."""
+        return self._tick.completions(attempts) is not None
+
     def settle(self, attempts: list[Attempt], *, running: list[UUID]) -> WriteResult:
         """Write results, and announce the attempts in flight, in one statement if possible.
 

@@ -304,9 +304,11 @@ class Tick:
             and any(stats.is_brief(action_type) for action_type in {one.claimed.action_type for one in wave})
             # An action that runs alone is announced alone, too: it may end the process at once.
             and not wave[0].candidate.runs_alone
+            and not self._writer.are_completions(unwritten)
         )
         if starts_first:
             # Otherwise the threads would be idle while the results are written, which takes several times as long.
+            # Completions are different: writing them takes hardly longer than the commit of the announcement.
             is_announced = self._writer.announce(self._in_flight.ids, unwritten=unwritten)
         else:
             is_announced = self._settle(running=self._in_flight.ids)
@@ -348,7 +350,7 @@ class Tick:
             self._in_flight.times_out_at(),
             self._linger_lease.next_due if self._linger_lease.is_held else None,
         ]
-        if self._in_flight.collect(max(0.001, min(filter(None, instants)) - now)):
+        if self._in_flight.collect(max(0.001, min(filter(None, instants)) - now), is_urgent=self._may_start_promptly):
             self._wake()
             self._claimer.scanner.scan_again()
         now = self._state.monotonic()
@@ -359,6 +361,20 @@ class Tick:
         self._next_cancel_poll = now + _CANCEL_POLL_SECONDS
         self._caller.look(now)
         self._in_flight.stop(self._connection.do(partial(tick_store.cancel_requests, ids=self._in_flight.ids)))
+
+    def _may_start_promptly(self) -> bool:
+        """Return whether a thread is free for the next attempt, which must not wait for further results.
+
+        Only completions are written so quickly that collecting more of them costs the thread more time than it saves.
+        """
+        ready = self._claimer.ready
+        return (
+            bool(ready)
+            and self._state.duration_stats.is_prompt(ready[0].claimed.action_type)
+            and self._may_start()
+            and bool(self._claimer.startable())
+            and self._writer.are_completions(self._in_flight.unwritten)
+        )
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

@@ -87,6 +87,23 @@ def test_a_running_attempt_times_out_and_one_that_waits_for_a_thread_does_not(re
     assert list(in_flight.attempts) == [waiting]
 
 
+@pytest.mark.parametrize(("is_urgent", "taken"), [(True, 1), (False, 2)])
+def test_further_results_are_collected_unless_the_first_is_urgent(released, is_urgent, taken):
+    in_flight = in_flight_on(HandlerThreads(2))
+    wave = [an_attempt(), an_attempt(lambda _: released.wait(PATIENCE))]
+    in_flight.announce(wave)
+    in_flight.start(wave)
+
+    def asks():
+        released.set()
+        wait_until(lambda: wave[1].state is JobState.ENDED)
+        return is_urgent
+
+    in_flight.collect(PATIENCE, is_urgent=asks)
+
+    assert in_flight.unwritten == wave[:taken]
+
+
 def test_an_abandoned_attempt_is_not_taken_twice(released):
     in_flight = in_flight_on(HandlerThreads(1))
     attempt = an_attempt(lambda _: released.wait(PATIENCE))

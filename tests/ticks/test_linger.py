@@ -298,7 +298,9 @@ def test_settings_that_leave_no_time_for_the_last_action_are_rejected(a_project)
 def test_a_tick_whose_linger_time_has_passed_sleeps_while_a_slow_handler_runs(lingering, connection, monkeypatch):
     waits = []
     collect = InFlightAttempts.collect
-    monkeypatch.setattr(InFlightAttempts, "collect", lambda *given: waits.append(given) or collect(*given))
+    monkeypatch.setattr(
+        InFlightAttempts, "collect", lambda *given, **more: waits.append(given) or collect(*given, **more)
+    )
 
     @action("test:long", timeout_seconds=30)
     def long(payload: dict):

@@ -119,6 +119,12 @@ def test_attempts_of_types_between_5_and_250_ms_start_before_earlier_results_are
     assert not stats_with(test=seconds).is_brief("other")
 
 
+@pytest.mark.parametrize(("seconds", "is_prompt"), [(0.024, False), (0.025, True), (0.249, True), (0.25, False)])
+def test_attempts_of_types_between_25_and_250_ms_start_without_a_wait_for_further_results(seconds, is_prompt):
+    assert stats_with(test=seconds).is_prompt("test") is is_prompt
+    assert not stats_with(test=seconds).is_prompt("other")
+
+
 def test_an_action_that_crashed_its_process_starts_alone():
     ordinary, alone = a_candidate(), a_candidate(runs_alone=True)
 

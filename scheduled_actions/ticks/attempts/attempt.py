@@ -279,10 +279,14 @@ class InFlightAttempts:
         self.unwritten += [one for one in ended if one is not None and in_flight.pop(one, 0) is None]
         return None in ended
 
-    def collect(self, seconds: float) -> bool:
+    def collect(self, seconds: float, *, is_urgent: Callable[[], bool] = lambda: False) -> bool:
         """Wait at most `seconds` for the next result, and briefly for more; then abandon attempts whose time is up.
 
         Once the answer of the tick is due, all attempts are abandoned.
+
+        Args:
+            seconds: Maximum wait for the first result.
+            is_urgent: Called after the first result; returns whether to wait for no more.
 
         Returns:
             Whether there was a nudge.
@@ -290,7 +294,8 @@ class InFlightAttempts:
         before = len(self.unwritten)
         is_nudged = self.wait(seconds)
         collect_until = self._state.monotonic() + _COLLECT_SECONDS
-        while before < len(self.unwritten) < MAX_BATCH and self.attempts:
+        takes_more = len(self.unwritten) > before and not is_urgent()
+        while takes_more and len(self.unwritten) < MAX_BATCH and self.attempts:
             count = len(self.unwritten)
             is_nudged |= (was_nudged := self.wait(min(_NEXT_SECONDS, collect_until - self._state.monotonic())))
             if len(self.unwritten) == count and not was_nudged:

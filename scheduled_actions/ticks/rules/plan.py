@@ -19,8 +19,12 @@ ANSWER_MARGIN_SECONDS = 1.0
 #: Action types whose handlers are faster than this may be announced in waves larger than the number of free threads.
 FAST_SECONDS = 0.005
 #: Attempts of action types whose handlers take longer than `FAST_SECONDS` but less than this are started before earlier
-#: results are written: the write would keep their threads idle for a noticeable part of the time.
+#: results are written, unless all of these are plain completions: the write would keep their threads idle for a
+#: noticeable part of the time.
 _BRIEF_SECONDS = 0.25
+#: If the handlers take at least this long, such attempts start without a wait for further results. Results of faster
+#: handlers arrive so close together that most statements write several of them after a short wait.
+_PROMPT_SECONDS = 0.025
 #: Such a wave has at most as many actions as one thread runs in this time, because a crash charges an attempt to all of
 #: them, even to those that never ran.
 _WAVE_SECONDS = 0.5
@@ -80,13 +84,18 @@ class DurationStats:
         return None if p95 is None or p95 >= FAST_SECONDS else _wave_size(p95)
 
     def is_brief(self, action_type: str) -> bool:
-        """Return whether attempts of a type are started before earlier results are written.
+        """Return whether attempts of a type are started before earlier results that are not plain completions.
 
         False for fast types, whose threads have further attempts announced, and for types with fewer than five measured
         durations.
         """
         p95 = self.p95(action_type, at_least=_MIN_FOR_FAST)
         return p95 is not None and FAST_SECONDS <= p95 < _BRIEF_SECONDS
+
+    def is_prompt(self, action_type: str) -> bool:
+        """Return whether attempts of a type start without a wait for further results: if they take 25 to 250 ms."""
+        p95 = self.p95(action_type, at_least=_MIN_FOR_FAST)
+        return p95 is not None and _PROMPT_SECONDS <= p95 < _BRIEF_SECONDS
 
     def mean(self) -> float | None:
         """Return the mean of all stored durations in seconds; None if there are none."""
