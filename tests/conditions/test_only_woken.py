@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import datetime, timedelta
 
 import psycopg
@@ -11,6 +12,7 @@ from psycopg.types.json import Jsonb
 from scheduled_actions import action
 from scheduled_actions.actions import evaluation, waits
 from scheduled_actions.actions.model import NewAction
+from scheduled_actions.conditions.model import FactKey
 from scheduled_actions.deadlines import store as deadlines
 from scheduled_actions.operations.explain import service as explaining
 from scheduled_actions.schedules import operations
@@ -168,6 +170,49 @@ def test_deleting_what_an_action_waits_for_wakes_it(project, connection):
     assert "no action has the id" in row(connection, after)["error_message"]
     assert "no deadline has the id" in row(connection, until)["waiting"]["unmet"]
     assert row(connection, until)["scheduled_at"] < NEVER
+
+
+def many_that_wait(connection, count, number=1):
+    """Insert actions that wait for the approval of one order, as if each had been checked."""
+    connection.execute(
+        "with made as ("
+        "  insert into scheduled_actions (action_type, scheduled_at, condition, waiting)"
+        "  select 'test:run', scheduled_actions_never(), %s,"
+        "    jsonb_build_object('checks', 1, 'next_check_at', scheduled_actions_never())"
+        "  from generate_series(1, %s) returning id"
+        ") insert into scheduled_action_waits (topic, action_id) select %s, id from made",
+        [Jsonb({"wait": approved(number)}), count, waits.topic_of("", FactKey("order", str(number), "state"))],
+    )
+
+
+def due(connection):
+    return connection.execute(
+        "select count(*) from scheduled_actions where scheduled_at < scheduled_actions_never()"
+    ).fetchone()[0]
+
+
+def test_a_change_that_many_actions_wait_for_wakes_a_thousand_at_a_time_after_other_changes(project, connection):
+    for number, count in ((1, 2_500), (2, 3), (3, 1_000)):
+        many_that_wait(connection, count, number)
+        project.facts.report({"type": "order", "id": str(number)}, "state", "approved")
+
+    found = []
+    while waits.wake(connection, most=100) == 100:
+        found.append(due(connection))
+
+    woken = [after - before for before, after in itertools.pairwise([0, *found])]
+    # The last call for the third order finds none left.
+    assert (woken[0], sorted(woken)) == (3, [0, 3, 500, 1_000, 1_000, 1_000])
+    assert connection.execute("select count(*) from scheduled_action_wakes").fetchone() == (0,)
+    marked = connection.execute("select count(*) from scheduled_action_waits where is_woken").fetchone()
+    assert marked == (3_503,)
+
+
+def test_one_tick_wakes_and_runs_all_actions_that_wait_for_a_change(project, connection):
+    many_that_wait(connection, 1_200)
+    project.facts.report({"type": "order", "id": "1"}, "state", "approved")
+
+    assert project.processor.tick().succeeded == 1_200
 
 
 def test_a_closed_deadline_is_kept_while_an_action_waits_for_its_status(project, connection):

@@ -443,7 +443,9 @@ create table scheduled_action_wakes (
   -- In order of insertion.
   id bigint generated always as identity primary key,
   -- The topic, as in scheduled_action_waits.
-  topic uuid not null
+  topic uuid not null,
+  -- Only the actions with larger ids are still to be woken; null: all.
+  after_id uuid
 )
 with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
 
