@@ -314,6 +314,11 @@ class TickMaintenance:
             and self._found.has_only_free
         )
 
+    @property
+    def has_teams(self) -> bool:
+        """Whether the tick has found an action, also an ended one, that has a team."""
+        return self._found is not None and self._found.has_teams
+
     def begin(self, connection: Connection) -> None:
         """Run the maintenance steps that have work, before the claims; a failed step does not prevent the others."""
         state, found = self._state, self._found

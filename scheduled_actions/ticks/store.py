@@ -38,6 +38,8 @@ class PendingWork(NamedTuple):
     has_old_keys: bool
     #: Whether the only work is due actions without a lock group.
     has_only_free: bool
+    #: Whether any action, also an ended one, has a team.
+    has_teams: bool
     #: Whether there is no work, and the tick's row was written as started and ended.
     is_recorded: bool
 

@@ -147,6 +147,8 @@ class Tick:
         self._claimer.has_late = self._maintenance.has_late
         if self._maintenance.has_only_free:
             self._claimer.scanner.skip_groups(begun)
+        if not self._maintenance.has_teams:
+            self._claimer.scanner.fair_share.skip_teams(begun)
         self._connection.do(self._maintenance.begin)
         if self._budget.linger_until > self._budget.started:
             self._connection.do(self._linger_lease.acquire)

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from scheduled_actions import action
+from scheduled_actions.ticks.claiming import scanner
 from tests.factories import PATIENCE, database_now, insert, insert_many, projects, statuses
 
 
@@ -65,6 +66,23 @@ def test_many_actions_without_a_team_do_not_delay_those_of_a_team(a_project, con
     project.processor.tick()
 
     assert last_place(connection, small) < 100
+
+
+def test_a_tick_over_actions_without_a_team_looks_for_other_teams_only_if_any_action_has_one(
+    a_project, connection, monkeypatch
+):
+    claim_of_others, looks = scanner.claim_free_of_others, []
+    monkeypatch.setattr(
+        scanner, "claim_free_of_others", lambda *given, **more: looks.append(1) or claim_of_others(*given, **more)
+    )
+    project = a_project(run)
+    insert_large_team(connection, 600, team_id=None)
+    without = project.processor.tick().succeeded, bool(looks)
+    insert(connection, team_id="small", status="completed", completed_at=database_now(connection))
+    insert_large_team(connection, 600, team_id=None)
+    with_a_team = project.processor.tick().succeeded, bool(looks)
+
+    assert (without, with_a_team) == ((600, False), (600, True))
 
 
 def test_without_fair_claims_the_oldest_actions_run_first_regardless_of_team(a_project, connection):

@@ -23,7 +23,7 @@ from scheduled_actions.ticks.worker_state import WorkerState
 if TYPE_CHECKING:
     from scheduled_actions.ticks.claiming.queue_scan import QueueScan
 
-#: The same for scans that leave out actions without a team and have never found a team: probably there are none.
+#: A scan that leaves out only actions without a team waits this long for the next one, if no team was found so far.
 _RARE_SECONDS = 5.0
 
 _Claim: TypeAlias = Callable[..., tuple[list[Claimed], ScanPosition]]
@@ -286,6 +286,12 @@ class FairShareClaims:
         return self._budget.has_more() and any(
             not scan.is_over or (may_begin and scan.is_wanted(left_out, now)) for scan in self._scans
         )
+
+    def skip_teams(self, now: float) -> None:
+        """Regard scans that leave out only actions without a team, and began now, as done: no action had a team."""
+        for scan in self._scans:
+            scan.begin(frozenset({""}), now)
+            scan.is_over = True
 
     def restart(self) -> None:
         """Begin the next scans from the front, as soon as the budget allows it."""

@@ -2,7 +2,7 @@
 -- started and ended now (`is_recorded`), and the tick needs no other statement. That transaction's commit does not wait for
 -- the disk, because nothing depends on the row.
 -- `has_queued`: actions are in the queues of limit keys. `has_late`: a pending action has passed its expires_at.
--- `has_only_free`: the only work is due actions without a lock group.
+-- `has_only_free`: the only work is due actions without a lock group. `has_teams`: any action, also an ended one, has a team.
 -- `has_old_holds` also stands for slots that may be left over.
 -- Actions also count as due if pending ones have several priorities: the exact answer needs a scan over all of them.
 -- Each part reads the first entry of an index regardless of the statistics, because the cached plan may date from when
@@ -28,6 +28,7 @@ create or replace function scheduled_actions_find_work(
   out has_ended_pauses boolean,
   out has_old_keys boolean,
   out has_only_free boolean,
+  out has_teams boolean,
   out is_recorded boolean
 )
   language plpgsql volatile
@@ -55,6 +56,9 @@ create or replace function scheduled_actions_find_work(
       order by a.expires_at
       limit 1
     ) <= scheduled_actions_now(), false);
+    has_teams := (
+      select a.id from scheduled_actions a where a.team_id is not null order by a.team_id limit 1
+    ) is not null;
     has_pauses := exists (select from scheduled_action_pauses);
     has_ended_pauses := has_pauses
       and exists (select from scheduled_action_pauses p where p.ends_at <= scheduled_actions_now());
