@@ -72,8 +72,7 @@ def claim_free(
         with_series: False claims nothing if the batch would contain an occurrence of a schedule.
 
     Returns:
-        The claimed actions in order, and where the next scan continues; `START` if this scan reached the last due
-        action and parked none.
+        The claimed actions in order, and where the next scan continues; `START` if nothing was claimed or parked.
     """
     found = _claim(
         connection,
@@ -83,7 +82,7 @@ def claim_free(
     )
     last = found[-1] if found else None
     claimed = [one for one in found if one.limit_keys is None]
-    if last is None or len(claimed) == len(found) < wanted:
+    if last is None:
         return claimed, START
     return claimed, ScanPosition(last.priority, last.scheduled_text, last.id, has_parked=len(claimed) < len(found))
 
