@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -181,7 +182,11 @@ def many_that_wait(connection, count, number=1):
         "    jsonb_build_object('checks', 1, 'next_check_at', scheduled_actions_never())"
         "  from generate_series(1, %s) returning id"
         ") insert into scheduled_action_waits (topic, action_id) select %s, id from made",
-        [Jsonb({"wait": approved(number)}), count, waits.topic_of("", FactKey("order", str(number), "state"))],
+        [
+            Jsonb({"wait": approved(number)}),
+            count,
+            UUID(bytes=waits.topic_of("", FactKey("order", str(number), "state"))),
+        ],
     )
 
 
