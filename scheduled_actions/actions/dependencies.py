@@ -92,7 +92,7 @@ def _after(name: str, given: Any, _: ColumnsOf, __: int) -> list[str] | None:  #
     ids: dict[str, None] = {}
     for one in listed:
         if (found := parse_uuid(one)) is None:
-            raise InvalidArgument(name, one, "the id of an action")
+            raise InvalidArgument(name, one, "the id of an action (a UUID)")
         ids[str(found)] = None
     return list(ids) or None
 

@@ -82,7 +82,7 @@ def test_an_update_limits_the_wait_for_the_stored_actions(run, connection):
         (("--wait",), "--wait requires --condition"),
         (("--condition", '{"kind": "magic"}'), "condition.kind: 'magic' is not one of"),
         (("--condition", "{"), "write JSON"),
-        (("--after", "7"), "the id of an action"),
+        (("--after", "7"), "after: '7' is not the id of an action (a UUID)"),
     ],
 )
 def test_invalid_wait_options_are_rejected_and_nothing_is_scheduled(run, connection, options, problem):

@@ -283,7 +283,26 @@ REJECTED = [
     (field("eq", 1, pointer="a"), "condition.pointer: 'a' is not a JSON pointer"),
     (field("eq", 1, color="red"), 'condition.color is not a field of kind "field_value"'),
     (field("eq", 1, Pointer="/a"), 'condition.Pointer is not a field of kind "field_value"; did you mean "pointer"?'),
-    ({"kind": "action_status", "actionId": str(OTHER)}, 'condition.actionId is not a field; did you mean "action_id"?'),
+    (
+        {"kind": "action_status", "actionId": str(OTHER)},
+        'condition.actionId is not a field of kind "action_status"; did you mean "action_id"?',
+    ),
+    ({"kind": "document_state", "target": ORDER}, 'condition has neither "state" nor "states"'),
+    (
+        {"kind": "document_state", "target": ORDER, "stat": "x"},
+        'condition.stat is not a field of kind "document_state"; did you mean "state"?',
+    ),
+    ({"kind": "document_state", "target": ORDER, "state": 7}, "condition.state: 7 is not a string of 1 to 255"),
+    ({"kind": "document_state", "state": "x"}, 'condition.target is missing: it must be a target such as {"type": '),
+    (
+        {"kind": "document_state", "target": {"type": "o", "id": 1}, "state": "x"},
+        'is not a target such as {"type": "invoice", "id": "42"}, with two strings of 1 to 255 characters',
+    ),
+    ({"kind": "time_elapsed"}, 'condition has neither "duration" nor "seconds"'),
+    (
+        {"kind": "time_elapsed", "seconds": 1, "since": {"target": ORDER, "fild": "x"}},
+        'condition.since.fild is not a field of kind "time_elapsed"; did you mean "field"?',
+    ),
     ({"kind": "time_elapsed", "duration": "P1M"}, "condition.duration ('P1M') must be a number of seconds"),
     ({"kind": "time_elapsed", "seconds": -1}, "condition.seconds (-1) must be"),
     ({"kind": "time_elapsed", "seconds": 1, "since": "2026-01-01T09:00"}, "condition.since: '2026-01-01T09:00' is not"),

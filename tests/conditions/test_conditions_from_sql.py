@@ -49,7 +49,7 @@ def status_after_tick(project, connection, action_id):
     [
         ({"kind": "magic"}, "the condition cannot be read: condition.kind: 'magic' is not one of"),
         ({}, "the condition cannot be read: condition"),
-        ({"all": [{"kind": "time_elapsed"}]}, "the condition cannot be read: condition.all.0.seconds"),
+        ({"all": [{"kind": "time_elapsed"}]}, "the condition cannot be read: condition.all.0 has neither"),
         ({"kind": "action_status", "action_id": "no id", "status": "completed"}, "the condition cannot be read"),
         ({"wait": {"kind": "magic"}}, "the condition cannot be read: condition.wait.kind"),
         (

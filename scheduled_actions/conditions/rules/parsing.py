@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -25,11 +25,9 @@ from scheduled_actions.core.durations import parse_duration
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.errors.families import short
 from scheduled_actions.core.json_comparison import OPERATORS, is_pointer
-from scheduled_actions.core.messages import did_you_mean, nearest
+from scheduled_actions.core.messages import did_you_mean
 from scheduled_actions.core.stored_values import parse_uuid
 
-#: Minimum similarity of a required field that is missing to an unknown field, such as `actionId`.
-_MISSPELLED = 0.9
 #: Maximum nesting depth of combinations.
 MAX_DEPTH = 10
 #: Maximum number of conditions and combinations in total.
@@ -107,28 +105,35 @@ class _FieldRule(NamedTuple):
 
 @dataclass(slots=True)
 class _Fields:
-    """The fields of one condition; `end` rejects the fields that were not read."""
+    """The fields of one condition."""
 
     given: Mapping[str, Any]
     #: The path of the condition, for errors.
     where: str
-    seen: set[str] = field(default_factory=set)
+
+    def check_names(self, kind: str, names: frozenset[str]) -> None:
+        """Check that every given field is a field of the kind.
+
+        Raises:
+            InvalidArgument: A field is unknown.
+        """
+        if not self.given.keys() <= names:
+            name = min(self.given.keys() - names, key=str)
+            hint = did_you_mean(str(name), names, otherwise=f"the fields are {', '.join(sorted(names))}")
+            raise InvalidArgument(f"{self.where}.{name}", problem=f'is not a field of kind "{kind}"; {hint}')
 
     def invalid(self, name: str, value: object, expected: str) -> InvalidArgument:
-        """Return the error for an invalid value of a field, or for the unknown field that was meant to be this one."""
-        misspelled = None if name in self.given else nearest(name, self.given.keys() - self.seen, cutoff=_MISSPELLED)
-        if misspelled is not None:
-            return InvalidArgument(f"{self.where}.{misspelled}", problem=f'is not a field; did you mean "{name}"?')
+        """Return the error for a missing field, or for the invalid value of a field."""
+        if name not in self.given:
+            return InvalidArgument(f"{self.where}.{name}", problem=f"is missing: it must be {expected}")
         return InvalidArgument(f"{self.where}.{name}", value, expected)
 
     def take(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON
-        """Return the value of a field, any JSON; `end` then accepts the field."""
-        self.seen.add(name)
+        """Return the value of a field, any JSON."""
         return self.given.get(name, default)
 
     def read(self, name: str, rule: _FieldRule) -> Any:  # noqa: ANN401 - any JSON
         """Check the value of a field by a rule, and return it."""
-        self.seen.add(name)
         value = self.given.get(name, rule.default)
         if not rule.is_valid(value):
             raise self.invalid(name, value, rule.expected)
@@ -166,18 +171,6 @@ class _Fields:
         is_compared = not self.given.keys().isdisjoint({"op", "value", *names})
         return dict(zip(("op", "value"), self.comparison() if is_compared else (None, None), strict=True))
 
-    def end(self, kind: str) -> None:
-        """Check that every given field is a field of the kind.
-
-        Raises:
-            InvalidArgument: A field is unknown.
-        """
-        if not self.given.keys() <= self.seen:
-            unknown = self.given.keys() - self.seen
-            name = min(unknown, key=str)
-            hint = did_you_mean(str(name), self.seen, otherwise=f"the fields are {', '.join(sorted(self.seen))}")
-            raise InvalidArgument(f"{self.where}.{name}", problem=f'is not a field of kind "{kind}"; {hint}')
-
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and 1 <= len(value) <= _TEXT_MOST
@@ -209,7 +202,7 @@ _TARGET = _FieldRule(
         and _is_text(value.get("type"))
         and _is_text(value.get("id"))
     ),
-    'a target such as {"type": "invoice", "id": "42"}',
+    f'a target such as {{"type": "invoice", "id": "42"}}, with two strings of 1 to {_TEXT_MOST} characters',
 )
 _POINTER = _FieldRule(
     lambda value: value == "" or (_is_text(value) and is_pointer(value)), 'a JSON pointer, such as "/total/amount"', ""
@@ -259,15 +252,15 @@ def parse_seconds(value: Any, where: str, *, least: float = 0) -> float:  # noqa
 
 def _parse_kind(fields: _Fields) -> Condition:
     kind = fields.take("kind")
-    parse = _KINDS.get(kind) if isinstance(kind, str) else None
-    if parse is None:
+    known_kind = _KINDS.get(kind) if isinstance(kind, str) else None
+    if known_kind is None:
         known = ", ".join(_KINDS)
         if kind is None:
             raise InvalidArgument(fields.where, problem=f'has none of "kind", "all", "any" and "not"; kinds: {known}')
         raise fields.invalid("kind", kind, f"one of {known}")
-    condition = parse(fields)
-    fields.end(kind)
-    return condition
+    parse, names = known_kind
+    fields.check_names(kind, names)
+    return parse(fields)
 
 
 def _document_state(fields: _Fields) -> Condition:
@@ -275,6 +268,8 @@ def _document_state(fields: _Fields) -> Condition:
     states = fields.read_optional("states", _TEXTS)
     if states is not None:
         return FieldValue(fields.where, key, "", "in", list(dict.fromkeys(states)))
+    if "state" not in fields.given:
+        raise InvalidArgument(fields.where, problem='has neither "state" nor "states"')
     return FieldValue(fields.where, key, "", "eq", fields.read("state", _TEXT))
 
 
@@ -300,6 +295,8 @@ def _user_action(fields: _Fields) -> Condition:
 
 
 def _time_elapsed(fields: _Fields) -> Condition:
+    if fields.given.keys().isdisjoint(("duration", "seconds")):
+        raise InvalidArgument(fields.where, problem='has neither "duration" nor "seconds"')
     name = "duration" if "duration" in fields.given else "seconds"
     return TimeElapsed(
         fields.where,
@@ -314,9 +311,8 @@ def _since(fields: _Fields, given: Any) -> datetime | FactKey | None:  # noqa: A
         return None
     if isinstance(given, dict):
         inside = _Fields(given, f"{fields.where}.since")
-        key = inside.fact()
-        inside.end("time_elapsed")
-        return key
+        inside.check_names("time_elapsed", _FACT_FIELDS)
+        return inside.fact()
     from scheduled_actions.core.checks import check_instant  # noqa: PLC0415 - an idle tick does without
 
     try:
@@ -383,21 +379,34 @@ def restrict_to_public(condition: Any) -> Any:  # noqa: ANN401 - any JSON
             return condition
 
 
-_KINDS: dict[str, Callable[[_Fields], Condition]] = {
-    "document_state": _document_state,
-    "field_value": lambda fields: FieldValue(
-        fields.where, fields.fact(), fields.read("pointer", _POINTER), *fields.comparison()
+def _kind(parse: Callable[[_Fields], Condition], *names: str) -> tuple[Callable[[_Fields], Condition], frozenset[str]]:
+    """Return the function that parses a kind of condition, and the names of its fields."""
+    return parse, frozenset({"kind", *names})
+
+
+_FACT_FIELDS = frozenset({"target", "field"})
+_KINDS = {
+    "document_state": _kind(_document_state, "target", "state", "states"),
+    "field_value": _kind(
+        lambda fields: FieldValue(fields.where, fields.fact(), fields.read("pointer", _POINTER), *fields.comparison()),
+        "target", "field", "pointer", "op", "value",
     ),
-    "approval_complete": _approval_complete,
-    "user_action": _user_action,
-    "time_elapsed": _time_elapsed,
-    "action_status": _action_status,
-    "deadline_open": lambda fields: DeadlineOpen(
-        fields.where, UUID(fields.read("deadline_id", _ID)), fields.read("or_missed", _FLAG)
+    "approval_complete": _kind(_approval_complete, "target", "approvers", "required"),
+    "user_action": _kind(_user_action, "target", "action", "user"),
+    "time_elapsed": _kind(_time_elapsed, "duration", "seconds", "since"),
+    "action_status": _kind(_action_status, "action_id", "status"),
+    "deadline_open": _kind(
+        lambda fields: DeadlineOpen(
+            fields.where, UUID(fields.read("deadline_id", _ID)), fields.read("or_missed", _FLAG)
+        ),
+        "deadline_id", "or_missed",
     ),
-    "query": _query,
-    "http": _http,
-    "custom": lambda fields: _external(
-        fields, "custom", name=fields.read("name", _TEXT), parameters=fields.read("parameters", _PARAMETERS)
+    "query": _kind(_query, "name", "parameters", "op", "value"),
+    "http": _kind(_http, "url", "status", "reach", "pointer", "op", "value"),
+    "custom": _kind(
+        lambda fields: _external(
+            fields, "custom", name=fields.read("name", _TEXT), parameters=fields.read("parameters", _PARAMETERS)
+        ),
+        "name", "parameters",
     ),
-}
+}  # fmt: skip

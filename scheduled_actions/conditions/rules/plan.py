@@ -155,7 +155,7 @@ def decode_plan(text: str) -> WaitPlan:
         )
     ids = [parse_uuid(one) for one in after]
     if None in ids:
-        raise InvalidArgument("condition.after", after[ids.index(None)], "the id of an action")
+        raise InvalidArgument("condition.after", after[ids.index(None)], "the id of an action (a UUID)")
     parts = [ActionStatus(f"after.{number}", one, ("completed",)) for number, one in enumerate(ids) if one is not None]
     return replace(
         WaitPlan() if stored.get("condition") is None else parse_plan(stored["condition"]),
