@@ -37,14 +37,20 @@ TEMPORARY_ERRORS = (
 #: The errors that a boundary contains, including SystemExit. KeyboardInterrupt passes through: it ends the process.
 CONTAINED = (Exception, SystemExit)
 
+#: How to write special characters in the password of a connection URL.
+ESCAPES_IN_URL = "in the password, write @ as %40, : as %3A, / as %2F, ? as %3F, # as %23 and % as %25"
+_UNRESOLVED = "the host name cannot be resolved"
+_WRONG_PORT = "the port is not a number from 1 to 65535: check DATABASE_URL"
 _OUTAGES = {
     "connection refused": "the connection was refused: check that the server is running and that the port is correct",
     "password authentication failed": "the user name or the password was rejected",
     "no password supplied": "a password is required",
     "does not exist": "the database or the role does not exist",
-    "could not translate host name": "the host name cannot be resolved",
-    "failed to resolve host": "the host name cannot be resolved",
-    "name or service not known": "the host name cannot be resolved",
+    "could not translate host name": _UNRESOLVED,
+    "failed to resolve host": _UNRESOLVED,
+    "name or service not known": _UNRESOLVED,
+    "invalid port number": _WRONG_PORT,
+    'for connection option "port"': _WRONG_PORT,
     "timeout expired": "it did not answer in time",
     "timed out": "it did not answer in time",
     "starting up": "it is starting up",
@@ -54,7 +60,7 @@ _OUTAGES = {
     "remaining connection slots": "it accepts no more connections",
     "server closed the connection": "it closed the connection",
     "connection is lost": "the connection was lost",
-    "connection is bad": "the connection was lost",
+    "connection is bad": "no connection can be opened: check DATABASE_URL, and that the server is running",
 }
 
 
@@ -125,7 +131,11 @@ def unavailable(error: psycopg.Error) -> DatabaseUnavailable:
     """Convert a connection failure; the new message contains no address, user or password."""
     text = str(error).lower()
     unknown = type(error).__name__ + (f" ({error.sqlstate})" if error.sqlstate else "")
-    return DatabaseUnavailable(next((reason for sign, reason in _OUTAGES.items() if sign in text), unknown))
+    reason = next((reason for sign, reason in _OUTAGES.items() if sign in text), unknown)
+    # A "@" in the password ends it, and the rest of the password becomes a part of the host name.
+    if reason is _UNRESOLVED and "@" in text:
+        reason = f"{reason}, because it contains @: {ESCAPES_IN_URL}"
+    return DatabaseUnavailable(reason)
 
 
 def reason_of(error: BaseException) -> str:

@@ -21,7 +21,7 @@ from psycopg.rows import tuple_row
 from scheduled_actions.core.errors import DatabaseUnavailable
 from scheduled_actions.core.log import log
 from scheduled_actions.database import versions
-from scheduled_actions.database.boundary import is_connection_failure, unavailable
+from scheduled_actions.database.boundary import ESCAPES_IN_URL, is_connection_failure, unavailable
 from scheduled_actions.database.bounded import BoundedConnection, StatementLimits
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
@@ -37,8 +37,7 @@ _TEST_LIMITS = StatementLimits(statement_seconds=4.0)
 #: and the system call of a test would let the handler threads run before the step's statement is sent.
 _JUST_USED_SECONDS = 0.002
 _MALFORMED = (
-    "DATABASE_URL is not a valid connection string such as postgresql://user:password@host:5432/name; in the password, "
-    "write @ as %40, : as %3A, / as %2F, ? as %3F, # as %23 and % as %25"
+    f"DATABASE_URL is not a valid connection string such as postgresql://user:password@host:5432/name; {ESCAPES_IN_URL}"
 )
 
 #: Pause before a lost connection is opened again.

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from scheduled_actions.core.errors import DatabaseUnavailable, SchemaOutdated
-from scheduled_actions.database.boundary import contain, isolate, reason_of
+from scheduled_actions.database.boundary import ESCAPES_IN_URL, contain, isolate, reason_of, unavailable
 
 
 class Unprintable(Exception):
@@ -87,3 +87,19 @@ def test_the_reason_of_a_database_error_does_not_contain_the_statement(connectio
     reason = contain(lambda: connection.execute("select 'a secret'::int"), reason_of)
 
     assert reason == 'InvalidTextRepresentation: invalid input syntax for type integer: "a secret"'
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("nowhere.invalid", "the host name cannot be resolved"),
+        (
+            "hunter2@127.0.0.1",
+            f"the host name cannot be resolved, because it contains @: {ESCAPES_IN_URL}",
+        ),
+    ],
+)
+def test_an_at_sign_in_the_host_name_is_reported_as_one_of_the_password(host, reason):
+    error = psycopg.OperationalError(f"failed to resolve host '{host}': [Errno -2] Name or service not known")
+
+    assert unavailable(error).reason == reason

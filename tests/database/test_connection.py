@@ -215,6 +215,23 @@ def test_the_error_for_a_malformed_database_url_does_not_contain_it(dsn):
     assert refused.value.__suppress_context__
 
 
+@pytest.mark.parametrize(
+    ("dsn", "reason"),
+    [
+        ("postgresql://u:hunter2@127.0.0.1:99999/d", "the port is not a number from 1 to 65535: check DATABASE_URL"),
+        ("postgresql://u:hunter2@127.0.0.1:abc/d", "the port is not a number from 1 to 65535: check DATABASE_URL"),
+        ("postgresql://u:hunter2@127.0.0.1/d?sslmode=x", "no connection can be opened: check DATABASE_URL"),
+        ("host=/hunter2 dbname=d", "no connection can be opened: check DATABASE_URL"),
+    ],
+)
+def test_the_error_for_a_wrong_database_url_says_what_to_check_without_any_part_of_it(dsn, reason):
+    with pytest.raises(DatabaseUnavailable) as refused:
+        Database(lambda: dsn).connect()
+
+    assert refused.value.reason.startswith(reason)
+    assert not any(word in str(refused.value) for word in ("hunter2", "127.0.0.1", "99999"))
+
+
 def test_a_lost_server_is_detected_within_seconds_unless_the_url_sets_other_timeouts(database_url):
     with closing(Database(lambda: database_url).connect()) as connection:
         assert connection.info.get_parameters()["connect_timeout"] == "5"
