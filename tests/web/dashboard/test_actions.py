@@ -96,6 +96,7 @@ def test_an_invalid_filter_shows_an_error_and_keeps_the_form(admin_person, query
     assert page.status_code == 400
     assert 'role="alert"' in page.text
     assert 'role="search"' in page.text
+    assert "No actions" not in page.text
 
 
 def test_paging_shows_every_action_once(admin_person, connection):
