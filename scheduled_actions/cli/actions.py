@@ -11,6 +11,7 @@ import click
 
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.cli.output import (
+    ON_A_CHANGE,
     answer,
     as_document,
     field_text,
@@ -22,6 +23,7 @@ from scheduled_actions.cli.output import (
     progress,
 )
 from scheduled_actions.cli.parameters import (
+    Seconds,
     action_bulk_options,
     action_filter_options,
     apply_resets,
@@ -40,7 +42,7 @@ from scheduled_actions.cli.parameters import (
     when_options,
 )
 from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
-from scheduled_actions.core.action import FINISHED, Status
+from scheduled_actions.core.action import FINISHED, Action, Status
 from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.core.messages import counted
 
@@ -91,7 +93,7 @@ _RESETS = {
 @click.option("--dedup-key", metavar="KEY", help="Merge into a pending action with the same type and key.")
 @click.option(
     "--dedup-window",
-    type=float,
+    type=Seconds(),
     metavar="SECONDS",
     help="How long actions with equal keys are merged; 0 disables merging. [default: that of the handler]",
 )
@@ -175,15 +177,16 @@ def list_(project: Project, /, *, limit: int, **filters: Any) -> None:  # noqa: 
             "ID": lambda action: str(action.id),
             "TYPE": lambda action: action.action_type,
             "STATUS": lambda action: action.status,
-            # In the year 9999 while only a change that its condition waits for makes it due.
-            "SCHEDULED AT": lambda one: (
-                "on a change" if one.waiting and one.scheduled_at.year == MAXYEAR else local(one.scheduled_at)
-            ),
+            "SCHEDULED AT": _due,
             "ATTEMPTS": lambda one: f"{one.attempts}{f' of {one.max_attempts}' if one.max_attempts else ''}",
             "NOTE": lambda action: one_line(action.error_message or "", longest=60),
         },
         empty="no action matches" if any(value is not None for value in filters.values()) else NONE_YET,
     )
+
+
+def _due(action: Action) -> str:
+    return ON_A_CHANGE if action.waiting and action.scheduled_at.year == MAXYEAR else local(action.scheduled_at)
 
 
 @actions.command()
@@ -203,7 +206,11 @@ def show(project: Project, action_id: str) -> None:
     scheduled = [{name: getattr(one, name) for name in names} for one in follow_ups.actions]
     print_record(
         document | {"scheduled": scheduled, "scheduled_has_more": follow_ups.next_cursor is not None},
-        {name: field_text(name, value) for name, value in document.items() if name != "history"},
+        {
+            name: _due(action) if name == "scheduled_at" else field_text(name, value)
+            for name, value in document.items()
+            if name != "history"
+        },
         {
             "history": map(history_line, action.history),
             "scheduled": [f"{one.id}  {one.action_type}  {one.status}" for one in follow_ups.actions]

@@ -13,6 +13,7 @@ import click
 import scheduled_actions as client
 from scheduled_actions.cli.actions import NONE_YET
 from scheduled_actions.cli.output import (
+    ON_A_CHANGE,
     answer,
     as_document,
     coloured,
@@ -154,6 +155,8 @@ def explain(project: Project, action_id: str) -> None:
     remedy = f"\n  {one_line(found.remedy)}" if found.remedy else ""
     click.echo(f"{found.code}: {one_line(found.sentence)}{remedy}")
     details = {name: field_text("", value) for name, value in found.details.items()}
+    if found.code == "condition_not_met" and found.details["due_in_seconds"] is None:
+        details["scheduled_at"] = ON_A_CHANGE
     if any(details.values()):
         click.echo()
         print_fields(details)

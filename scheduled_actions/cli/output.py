@@ -22,6 +22,8 @@ from scheduled_actions.schedules.model import Schedule
 
 Row = TypeVar("Row")
 
+#: In place of a due time in the year 9999, while only a change that the condition of an action waits for makes it due.
+ON_A_CHANGE = "on a change"
 #: Colours of the values in a STATUS column.
 _COLOURS = {
     "completed": "green",

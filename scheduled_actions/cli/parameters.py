@@ -37,6 +37,21 @@ class WholeNumber(click.IntRange):
             self.fail(f"{value!r} is not a whole number {bounds}", param, ctx)
 
 
+class Seconds(click.types.FloatParamType):
+    """A number of seconds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - as typed
+        """Convert a command-line value to a number.
+
+        Raises:
+            BadParameter: The value is not a number.
+        """
+        try:
+            return float(super().convert(value, param, ctx))
+        except click.BadParameter:
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+
+
 def json_document(given: str) -> Any:  # noqa: ANN401 - any JSON
     """Parse a JSON document: the value itself, the file FILE for `@FILE`, or standard input for `-`.
 
@@ -51,6 +66,18 @@ def json_document(given: str) -> Any:  # noqa: ANN401 - any JSON
         raise click.BadParameter(
             f"{error}; write JSON between single quotes, such as '{{\"id\": 42}}', or @FILE, or - for standard input"
         ) from None
+
+
+def json_object(given: str) -> Any:  # noqa: ANN401 - with any JSON inside
+    """Parse a JSON object as `json_document` does.
+
+    Raises:
+        BadParameter: As for `json_document`, or the document is not an object.
+    """
+    document = json_document(given)
+    if not isinstance(document, dict):
+        raise click.BadParameter("""the document is not a JSON object, such as '{"id": 42}'""")
+    return document
 
 
 def instant(text: str) -> str:
@@ -200,9 +227,9 @@ when_options = with_options(
     click.option("--timezone", metavar="ZONE", help="IANA time zone of --at."),
 )
 
-payload_option = document_option("--payload", help=_PAYLOAD_HELP)
+payload_option = click.option("--payload", type=json_object, metavar="JSON", help=_PAYLOAD_HELP)
 required_payload_option = click.option(
-    "--payload", type=json_document, default="{}", metavar="JSON", help=f"{_PAYLOAD_HELP} [default: {{}}]"
+    "--payload", type=json_object, default="{}", metavar="JSON", help=f"{_PAYLOAD_HELP} [default: {{}}]"
 )
 
 _FOLLOW_UP = '{"action_type": …, "payload": …}, or a list'

@@ -17,7 +17,14 @@ from scheduled_actions.cli.output import (
     print_page,
     print_record,
 )
-from scheduled_actions.cli.parameters import json_document, json_option, page_options, team_option, with_options
+from scheduled_actions.cli.parameters import (
+    Seconds,
+    json_document,
+    json_option,
+    page_options,
+    team_option,
+    with_options,
+)
 from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
 from scheduled_actions.conditions.model import FactChange
 from scheduled_actions.core.errors import UnknownEndpoint
@@ -74,7 +81,7 @@ def events() -> None:
 )
 @click.option(
     "--dedup-window",
-    type=float,
+    type=Seconds(),
     metavar="SECONDS",
     help="How long equal events are merged; 0 disables merging. [default: the setting deduplication.window_seconds]",
 )
@@ -150,7 +157,7 @@ def emit(
 )
 @click.option(
     "--dedup-window",
-    type=float,
+    type=Seconds(),
     default=0,
     metavar="SECONDS",
     help="How long equal events of an entity are merged; 0 disables merging. [default: 0]",

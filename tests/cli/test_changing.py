@@ -160,8 +160,6 @@ def test_schedule_names_the_module_with_a_mistake_that_the_registry_lacks(run, p
             'did you mean "greeting:say"? After adding a handler, run `scheduled-actions registry build`',
         ),
         (["greeting:say"], 'payload of "greeting:say": name'),
-        (["greeting:say", "--payload", "[1]"], "not a JSON object"),
-        (["greeting:say", "--payload", "null"], "not a JSON object"),
         (["greeting:say", *ANN, "--at", "2030-06-01T09:00", "--timezone", "Mars"], "timezone: 'Mars' is not"),
         (["greeting:say", *ANN, "--at", "2030-06-01T09:00"], "--at: '2030-06-01T09:00' is not a time with an offset"),
         (["greeting:say", *ANN, "--priority", "99999"], "priority: 99999 is not"),
@@ -182,6 +180,8 @@ def test_an_invalid_action_is_rejected_in_one_line_and_not_scheduled(run, connec
     [
         (["--payload", '{"password": hunter2}'], ["--payload", "line 1 column 14", "is not JSON", "@FILE"]),
         (["--payload", "NaN"], ["--payload", "is not JSON"]),
+        (["--payload", "[1]"], ["--payload", """the document is not a JSON object, such as '{"id": 42}'"""]),
+        (["--payload", "null"], ["--payload", "the document is not a JSON object"]),
         (["--payload", "@nowhere.json"], ["--payload", "'nowhere.json' cannot be read: No such file"]),
         ([*ANN, "--at", "tomorrow"], ["--at", "'tomorrow' is not an ISO 8601 time", "2026-12-01T09:00+01:00"]),
         ([*ANN, "--at", "0001-01-01T00:00+10:00"], ["--at", "'0001-01-01T00:00+10:00' is not"]),
@@ -189,7 +189,7 @@ def test_an_invalid_action_is_rejected_in_one_line_and_not_scheduled(run, connec
         ([*ANN, "--in", "P1M"], ["--in", "'P1M' is not a fixed duration", "PT5M"]),
         ([*ANN, "--in", "5m", "--at", "2030-06-01T09:00Z"], ["--at and --in are mutually exclusive"]),
         ([*ANN, "--priority", "high"], ["--priority", "'high'"]),
-        ([*ANN, "--dedup-window", "long"], ["--dedup-window", "'long'"]),
+        ([*ANN, "--dedup-window", "long"], ["--dedup-window", "'long' is not a number of seconds"]),
         ([*ANN, "--when", "now"], ["--when"]),
     ],
 )

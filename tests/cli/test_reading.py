@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from psycopg.types.json import Jsonb
 
 from scheduled_actions.cli.output import local
 from scheduled_actions.core.action import Action, Status
@@ -38,14 +38,19 @@ def test_list_returns_the_columns_of_actions_newest_first(run, connection):
     assert ran.json["next_cursor"] is None
 
 
-def test_the_table_shows_that_only_a_change_makes_an_action_due(run, connection):
-    insert(connection, waiting=Jsonb({"checks": 1}))
-    connection.execute("update scheduled_actions set scheduled_at = scheduled_actions_never()")
+def test_the_commands_show_that_only_a_change_makes_an_action_due(run, connection):
+    state = {"kind": "document_state", "target": {"type": "invoice", "id": "42"}, "state": "approved"}
+    run("schedule", "greeting:say", "--payload", '{"name": "Ann"}', "--condition", json.dumps(state), "--wait")
+    run("process")
+    (one,) = run("actions", "list", "--json").json["actions"]
 
-    ran = run("actions", "list")
-
-    assert "on a change" in ran.stdout
-    assert "9999" not in ran.stdout
+    assert "on a change" in run("actions", "list").stdout
+    assert re.search("^scheduled_at +on a change$", run("actions", "show", one["id"]).stdout, re.MULTILINE)
+    explained = run("explain", one["id"]).stdout
+    assert re.search("^scheduled_at +on a change$", explained, re.MULTILINE)
+    assert "due_in_seconds" not in explained
+    details = run("explain", one["id"], "--json").json["details"]
+    assert (details["scheduled_at"][:4], details["due_in_seconds"]) == ("9999", None)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import MAXYEAR, datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -216,19 +216,26 @@ class ActionContext:
         return self.action.status is Status.PENDING and self.action.scheduled_at > self.now
 
     @property
+    def is_never(self) -> bool:
+        """Whether no time makes the action due: `scheduled_at` is `infinity`, or only a change makes it due."""
+        return self.action.scheduled_at.year == MAXYEAR
+
+    @property
     def at_expiry(self) -> str:
         """What happens at `expires_at`; an action that has been attempted never ends as skipped."""
         return "fails" if self.action.on_expiry == "fail" or self.action.attempts else "is skipped"
 
     @property
     def timing(self) -> dict[str, Any]:
-        """The due time for `details`, with the seconds until then or since then."""
+        """The due time for `details`, with the seconds until then (None: no time makes it due) or since then."""
         scheduled_at = self.action.scheduled_at
-        timing = (
-            {"due_in_seconds": round((scheduled_at - self.now).total_seconds(), 3)}
-            if self.is_early
-            else {"due_for_seconds": round((self.now - self.action.due_since).total_seconds(), 3)}
-        )
+        timing: dict[str, Any]
+        if not self.is_early:
+            timing = {"due_for_seconds": round((self.now - self.action.due_since).total_seconds(), 3)}
+        elif self.is_never:
+            timing = {"due_in_seconds": None}
+        else:
+            timing = {"due_in_seconds": round((scheduled_at - self.now).total_seconds(), 3)}
         return {"scheduled_at": iso(scheduled_at), **timing}
 
 

@@ -18,8 +18,6 @@ _FAILED = {"failed": "failed", "timed_out": "timed out", "crashed": "ended becau
 _RESCHEDULING = _FAILED.keys() | {"snoozed", "waited", "retried", "recovered"}
 #: Kinds of conditions that are only polled: no change of their answer makes an action due.
 _POLLED = frozenset({"query", "http", "custom"})
-#: Instants from this year on represent `infinity`, or that only a change makes the action due.
-_NEVER_YEAR = 9999
 
 
 def reasons(context: ActionContext) -> Iterator[Explanation]:
@@ -124,7 +122,7 @@ def _pending(context: ActionContext) -> Iterator[Explanation]:
     waiting = action.waiting or {}
     if outcome == "waited" and waiting.get("unmet"):
         wakes = [] if _is_polled(action.condition) else ["when data that it depends on changes"]
-        again = ", or ".join(wakes + ([] if wakes and _is_never(context) else [_when(context)]))
+        again = ", or ".join(wakes + ([] if wakes and context.is_never else [_when(context)]))
         ends_at = _times_out_at(action)
         yield Explanation(
             code=Code.CONDITION_NOT_MET,
@@ -249,10 +247,6 @@ def _rescheduled_by(context: ActionContext) -> Mapping[str, Any]:
 
 def _when(context: ActionContext) -> str:
     moment = context.action.scheduled_at
-    if _is_never(context):
+    if context.is_never:
         return "at infinity (never)"
     return f"in {in_words(moment - context.now)}, at {at(moment)}"
-
-
-def _is_never(context: ActionContext) -> bool:
-    return context.action.scheduled_at.year >= _NEVER_YEAR
