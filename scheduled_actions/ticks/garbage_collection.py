@@ -2,7 +2,7 @@
 
 import gc
 
-#: The collector runs after this number of new objects that have not been freed; Python's default is 700.
+#: The collector runs after this number of new objects that have not been freed; Python's default is 700 or 2,000.
 _NEW_OBJECTS = 10_000
 
 
