@@ -298,7 +298,10 @@ def test_the_errors_of_camel_case_fields_have_the_names_to_use(shared_api):
     ("argument", "message"),
     [
         ({"retry": {"kind": "linear", "baseSeconds": 1}}, "'baseSeconds' is not a field of linear; did you mean"),
-        ({"condition": {"kind": "action_status", "actionId": "1"}}, 'is not a field; did you mean "action_id"?'),
+        (
+            {"condition": {"kind": "action_status", "actionId": "1"}},
+            'is not a field of kind "action_status"; did you mean "action_id"?',
+        ),
         (
             {
                 "condition": {
