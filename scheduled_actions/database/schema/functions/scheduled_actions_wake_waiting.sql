@@ -51,6 +51,7 @@ create or replace function scheduled_actions_wake_waiting(most integer) returns 
       where l.number > 1 or small is not null or l.last_id is not null
       order by l.number;
     end if;
+    -- Two statements: with a range of actions in the first one, a call takes fifteen times as long.
     if small is not null then
       with found as materialized (
         select w.topic, w.action_id
