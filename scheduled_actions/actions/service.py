@@ -127,6 +127,8 @@ class Scheduler:
         elements, first, first_at = [], 0, None
         for position, row in enumerate(rows):
             elements.append(store.element(row))
+            if first_at is _ALWAYS:
+                continue  # no other action is due earlier
             at = None if row.get("delay") else row.get("scheduled_at") or _ALWAYS
             if at is not None and (first_at is None or at < first_at):
                 first, first_at = position, at
@@ -290,7 +292,7 @@ class Scheduler:
             text = None
             if payload is not None:
                 action_type = store.get(borrowed, wanted, team_id=team_id).action_type
-                text = self.validator.payloads.prepare(action_type, payload, requester=requester, where="payload").text
+                _, text = self.validator.payloads.prepare(action_type, payload, requester=requester, where="payload")
             changes: dict[str, Any] = {
                 "payload": text,
                 "scheduled_at": at,

@@ -34,14 +34,6 @@ def refusal_of(action_type: str, options: HandlerOptions, requester: Requester |
     )
 
 
-class PreparedPayload(NamedTuple):
-    """A validated payload and its handler."""
-
-    handler: Handler
-    #: JSON, as stored.
-    text: str
-
-
 @dataclass(frozen=True, slots=True)
 class PayloadValidator:
     """Resolves action types and validates payloads, for every caller that gives an action type.
@@ -62,8 +54,8 @@ class PayloadValidator:
         requester: Requester | None = None,
         where: str = "action_type",
         is_list_item: bool = False,
-    ) -> PreparedPayload:
-        """Validate an action type and a payload; return the handler, and the payload as JSON.
+    ) -> tuple[Handler, str]:
+        """Validate an action type and a payload; return the handler, and the payload as JSON text to store.
 
         Args:
             action_type: Selects the handler.
@@ -88,7 +80,7 @@ class PayloadValidator:
             checked = check(decoded, requester) if isinstance(decoded, dict) else decoded
             if checked is not decoded:
                 text = json_text.encode("payload", checked, limit=PAYLOAD_LIMIT)
-        return PreparedPayload(handler, text)
+        return handler, text
 
     def handler(self, action_type: str, *, requester: Requester | None, where: str = "action_type") -> Handler:
         """Return the handler of a type that the requester may schedule.
@@ -122,6 +114,10 @@ class _Origin(NamedTuple):
     is_traced: bool
 
 
+#: The origin of most actions.
+_NO_TEAM = _Origin(requester=None, team_id=None, is_traced=True)
+
+
 @dataclass(frozen=True, slots=True)
 class ActionValidator:
     """Validates the new actions of one project.
@@ -148,6 +144,8 @@ class ActionValidator:
             HandlerBroken: The handler, or that of a follow-up, cannot be loaded.
         """
         given = arguments_of(new)
+        if requester is None and "team_id" not in given:
+            return self._row(given, 0, _NO_TEAM)
         return self._row(given, 0, _Origin(requester=requester, team_id=given.get("team_id"), is_traced=True))
 
     def dependencies(
@@ -187,28 +185,24 @@ class ActionValidator:
             if dependencies.NAMES.isdisjoint(given)
             else {name: given.pop(name) for name in given.keys() & dependencies.NAMES}
         )
-        prepared = self.payloads.prepare(
+        handler, text = self.payloads.prepare(
             given.pop("action_type"),
             given.pop("payload"),
             requester=origin.requester,
             is_list_item=given.get("dedup_mode") == "append",
         )
-        row: dict[str, Any] = {"action_type": prepared.handler.action_type, "payload": prepared.text}
-        row |= columns_of(given)
-        if "limit" not in row and (templates := prepared.handler.options.limit):
+        row = {"action_type": handler.action_type, "payload": text, **columns_of(given)}
+        if "limit" not in row and (templates := handler.options.limit):
             row["limit"] = limit_keys.fill_in(
-                templates,
-                json_text.decode(prepared.text),
-                team_id=origin.team_id,
-                user_id=row.get("user_id"),
+                templates, json_text.decode(text), team_id=origin.team_id, user_id=row.get("user_id")
             )
         if "limit" in row:
             limit_keys.check_known(row["limit"], self.settings.limits)
         if own:
             row |= self._dependencies(own, depth, origin)
         # With the window given here, the SQL function need not look it up; without a dedup key it has no effect.
-        if "dedup_window" not in given and ("dedup_key" in given or '"entity_id"' in row["payload"]):
-            window = prepared.handler.options.dedup_window
+        if "dedup_window" not in given and ("dedup_key" in given or '"entity_id"' in text):
+            window = handler.options.dedup_window
             row["dedup_window"] = self.settings.deduplication.window_seconds if window is None else window
         return row
 

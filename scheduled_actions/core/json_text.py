@@ -21,7 +21,9 @@ MAX_DIGITS = 4300
 
 _TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels"
 _TOO_LONG = f"is an integer of more than {MAX_DIGITS:,} digits"
+#: Two constants, because a negation would create a number of 2 KB for each check.
 _INTEGER_BOUND = 10**MAX_DIGITS
+_NEGATIVE_BOUND = -_INTEGER_BOUND
 #: The JSON of pydantic's secret types; storing it would silently lose the value.
 _MASK = "**********"
 
@@ -67,7 +69,7 @@ def _is_plain(value: Any, room: int) -> bool:  # noqa: ANN401 - any JSON
     if kind is dict or kind is list or kind is tuple:
         return room > 0 and _are_plain(value, room - 1)
     if kind is int:
-        return -_INTEGER_BOUND < value < _INTEGER_BOUND  # type: ignore[no-any-return] # an int by now
+        return _NEGATIVE_BOUND < value < _INTEGER_BOUND  # type: ignore[no-any-return] # an int by now
     if kind is float:
         return isfinite(value)
     return value is None or kind is bool or kind is str
@@ -80,8 +82,10 @@ def _are_plain(items: Any, room: int) -> bool:  # noqa: ANN401 - a dict, list or
             if type(key) is not str:
                 return False
         items = items.values()
-    for item in items:  # noqa: SIM110
-        if type(item) is not str and not _is_plain(item, room):
+    for item in items:
+        if (kind := type(item)) is str or (kind is int and _NEGATIVE_BOUND < item < _INTEGER_BOUND):
+            continue
+        if not _is_plain(item, room):
             return False
     return True
 
@@ -96,7 +100,7 @@ def _converted_value(value: object, where: str, room: int) -> Any:  # noqa: ANN4
         case str():
             return _text(value, where)
         case int():
-            if not -_INTEGER_BOUND < value < _INTEGER_BOUND:
+            if not _NEGATIVE_BOUND < value < _INTEGER_BOUND:
                 raise _invalid(where, _TOO_LONG)
             return int(value)
         case float():

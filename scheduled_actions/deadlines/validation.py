@@ -101,10 +101,10 @@ class DeadlineValidator:
             self.actions.payloads.handler(stage.action_type, requester=None)
             return stage
         try:
-            prepared = self.actions.payloads.prepare(stage.action_type, stage.payload, requester=requester)
+            _, text = self.actions.payloads.prepare(stage.action_type, stage.payload, requester=requester)
         except ActionTypeForbidden as error:
             raise error.inside("auto_actions") from None
-        return replace(stage, payload=json_text.decode(prepared.text))
+        return replace(stage, payload=json_text.decode(text))
 
     def _with_condition(self, stage: Stage, new: NewDeadline, requester: Requester | None) -> Stage:
         if stage.condition is None:

@@ -30,7 +30,7 @@ from scheduled_actions.core.errors import FieldProblem, InvalidArgument, Payload
 from scheduled_actions.core.json_text import decode, encode, leaves, shown_key
 
 #: Annotations that accept every JSON object.
-_ACCEPTS_ALL = (inspect.Parameter.empty, Any, object, dict, dict[str, Any])
+_ACCEPTS_ALL = (inspect.Parameter.empty, Any, object, dict, dict[str, Any], dict[str, object])
 _OBJECT_EXPECTED = "a JSON object: pass a dict, or an instance of the handler's model"
 #: The maximum number of problems in one error.
 _PROBLEMS_SHOWN = 20

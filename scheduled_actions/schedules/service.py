@@ -109,7 +109,7 @@ class Schedules:
         definition = self.definition(
             {**options, "recurrence": recurrence, "team_id": team_id}, requester=requester, team_id=team_id
         )
-        text = self.validator.payloads.prepare(action_type, payload, requester=requester).text
+        _, text = self.validator.payloads.prepare(action_type, payload, requester=requester)
         self._try_functions(definition)
         with borrowed_connection(self.database, connection) as borrowed, atomic(borrowed):
             schedule, result = change.write(
@@ -170,9 +170,9 @@ class Schedules:
             definition = self._redefined(schedule, changes, requester)
             text = None
             if payload is not None:
-                text = self.validator.payloads.prepare(
+                _, text = self.validator.payloads.prepare(
                     schedule.action_type, payload, requester=requester, where="payload"
-                ).text
+                )
                 definition["payload"] = new_schedule.fingerprint(text)
             changed = change.redefine(
                 borrowed, self.hook.planner, found, definition, text, is_declared=schedule.is_declared

@@ -76,11 +76,9 @@ def _validate(schedules: Schedules, action_type: str, declaration: Mapping[str, 
     given = {"name": action_type, **declaration}
     payload = given.pop("payload", {})
     given["recurrence"] = given.pop("rule")
-    return _ValidDeclaration(
-        action_type,
-        schedules.definition(given, team_id=given.get("team_id")),
-        schedules.validator.payloads.prepare(action_type, payload).text,
-    )
+    definition = schedules.definition(given, team_id=given.get("team_id"))
+    _, text = schedules.validator.payloads.prepare(action_type, payload)
+    return _ValidDeclaration(action_type, definition, text)
 
 
 def _sync(
