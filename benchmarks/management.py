@@ -30,6 +30,8 @@ _RARE = 20
 _TEAM = "team-1"
 _PAGE = 100
 _CALLS = 10
+#: Number of actions that a statement inserts.
+_FILLED_AT_ONCE = 50_000
 
 _FILL = """
 insert into scheduled_actions (
@@ -39,7 +41,7 @@ select
   %(action_type)s, jsonb_build_object('n', n), 'team-' || n %% %(teams)s,
   case when n <= %(rare)s then 'failed' else 'completed' end, at.ended, at.ended, at.ended, 1, 3,
   case when n <= %(rare)s then 'no' end
-from generate_series(1, %(count)s) n
+from generate_series(%(first)s, least(%(last)s, %(count)s)) n
 cross join lateral (select now() - interval '1 day' * n / %(count)s as ended) at
 """
 _FILL_WAITING = """
@@ -116,6 +118,9 @@ def _median_ms(reading: Callable[[], Any]) -> float:
 
 def _fill(connection: Connection, *, finished: int, waiting: int) -> None:
     both = {"action_type": ACTION_TYPE, "teams": min(100, (finished + waiting) // _PAGE)}
-    connection.execute(_FILL, {**both, "count": finished, "rare": _RARE})
+    # A million rows at once take longer than the package allows a statement.
+    for first in range(1, finished + 1, _FILLED_AT_ONCE):
+        piece = {"first": first, "last": first + _FILLED_AT_ONCE - 1}
+        connection.execute(_FILL, {**both, **piece, "count": finished, "rare": _RARE})
     connection.execute(_FILL_WAITING, {**both, "count": waiting, "due": waiting // 10})
     plain_sql.settle_down(connection)
