@@ -194,6 +194,18 @@ def test_elements_with_the_same_key_become_one_action(connection, mode, payload)
     assert row(connection, first[0])["payload"] == payload
 
 
+def test_elements_whose_payloads_name_the_same_entity_become_one_action(connection):
+    first, other, again = (
+        new_element(payload={"entity_type": "task", "entity_id": entity, "n": n}) for n, entity in enumerate("121")
+    )
+
+    answers = schedule_all(connection, first, other, again)
+
+    assert [merged for _, merged in answers] == [False, False, True]
+    assert answers[2][0] == answers[0][0]
+    assert row(connection, answers[0][0])["payload"]["n"] == 2
+
+
 def test_elements_are_merged_into_pending_actions(connection):
     ((waiting, _),) = schedule_all(connection, new_element(0, dedup_key="k"))
 

@@ -9,18 +9,26 @@ create or replace function scheduled_actions_insert(
     since timestamptz := scheduled_actions_now() - make_interval(secs => scheduled_actions_insert.dedup_window);
     placed record;
   begin
+    -- Without an open key it cannot be merged. `on conflict` would write one more WAL record.
+    if not item.dedup_open then
+      insert into scheduled_actions (
+        -- include: actions/new_action_columns,
+        scheduled_by
+      )
+      values (
+        -- include: actions/new_action_values
+      );
+      id := item.id;
+      deduplicated := false;
+      return;
+    end if;
     for attempt in 1 .. 5 loop
       insert into scheduled_actions as a (
         -- include: actions/new_action_columns,
         scheduled_by
       )
       values (
-        item.id, item.action_type, item.payload, item.team_id, item.priority, item.scheduled_at, item.max_attempts,
-        item.retry, item.lock_group, item.lock_group_blocks, item.dedup_key, item.dedup_event, item.dedup_open,
-        item.target_type, item.target_id, item.user_id, item.metadata, item.created_by, item.condition, item.on_success,
-        item.on_failure, item.limit_keys,
-        case when item.limit_keys is not null and item.scheduled_at <= scheduled_actions_now() then 'limit' end,
-        item.expires_at, item.on_expiry, item.scheduled_by
+        -- include: actions/new_action_values
       )
       on conflict (dedup_key, action_type, coalesce(team_id, ''), coalesce(dedup_event, '')) where dedup_open
       do update set

@@ -13,6 +13,8 @@ create or replace function scheduled_actions_schedule(new_actions jsonb, schedul
     left_over bigint[] := '{}';
     merged boolean[];
     position bigint;
+    may_conflict constant boolean :=
+      jsonb_path_exists(new_actions, '$[*] ? (exists (@.dedup_key) || exists (@.payload.entity_id))');
     placed record;
     unknown text;
     arguments constant text[] := array[
@@ -40,6 +42,20 @@ create or replace function scheduled_actions_schedule(new_actions jsonb, schedul
     ids := array(
       select (left(first_id, 28) || lpad(to_hex((first_number + n) & 4294967295), 8, '0'))::uuid
       from generate_series(0, jsonb_array_length(new_actions) - 1) n);
+    -- Without keys, no action can be merged. `on conflict` would write one more WAL record per row.
+    if not may_conflict then
+      insert into scheduled_actions (
+        -- include: actions/new_action_columns,
+        scheduled_by
+      )
+      select
+        -- include: actions/new_action_columns,
+        scheduled_actions_schedule.scheduled_by
+      from (select ids[e.position::int] as id, e.* from scheduled_actions_elements(new_actions) e) e
+      where e.problem is null or scheduled_actions_refuse(format('new_actions[%s]: %s', e.position - 1, e.problem));
+      return query select u.id, false from unnest(ids) u (id);
+      return;
+    end if;
     begin
       perform set_config('lock_timeout', wait_ms::text, true);
       insert into scheduled_actions (
