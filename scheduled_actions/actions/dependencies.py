@@ -1,7 +1,7 @@
 """Validate and change the conditions, predecessors and follow-ups of actions."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -76,7 +76,7 @@ def restrict_to_public(condition: str) -> str:
     return plan.encode_plan(parsing.restrict_to_public(json.loads(condition)))
 
 
-def external_checks(condition: str) -> list[ExternalCheck]:
+def external_checks(condition: str) -> Sequence[ExternalCheck]:
     """Return the external checks of a stored condition."""
     from scheduled_actions.conditions.rules.plan import parse_plan  # noqa: PLC0415 - as above
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
@@ -107,13 +107,16 @@ class CheckResult(NamedTuple):
 
 @dataclass(slots=True)
 class Needs:
-    """The rows that an evaluation of a condition reads, and its external checks."""
+    """The rows that an evaluation of a condition reads, and its external checks.
 
-    facts: set[FactKey] = field(default_factory=set)
-    actions: set[UUID] = field(default_factory=set)
-    deadlines: set[UUID] = field(default_factory=set)
+    The collections are immutable, so that those that are empty, most of them, are one object.
+    """
+
+    facts: frozenset[FactKey] = frozenset()
+    actions: frozenset[UUID] = frozenset()
+    deadlines: frozenset[UUID] = frozenset()
     #: In the order of the condition.
-    checks: list[ExternalCheck] = field(default_factory=list)
+    checks: tuple[ExternalCheck, ...] = ()
 
 
 class EvaluationInput(NamedTuple):

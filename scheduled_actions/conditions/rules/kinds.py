@@ -56,7 +56,7 @@ class FieldValue(Condition):
 
     def add_needs(self, needs: Needs) -> None:
         """Add the fact to `needs`."""
-        needs.facts.add(self.key)
+        needs.facts |= {self.key}
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
         """Compare the value of the fact with the wanted value."""
@@ -88,10 +88,8 @@ class ApprovalComplete(Condition):
 
     def add_needs(self, needs: Needs) -> None:
         """Add the facts that record the approvals to `needs`."""
-        needs.facts.update(
-            FactKey(*self.target, f"{APPROVAL}:{name}")
-            for name in (("*",) if self.approvers is None else self.approvers)
-        )
+        names = ("*",) if self.approvers is None else self.approvers
+        needs.facts |= {FactKey(*self.target, f"{APPROVAL}:{name}") for name in names}
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
         """Count the approvals and compare their number with the required one."""
@@ -134,7 +132,7 @@ class UserAction(Condition):
     def add_needs(self, needs: Needs) -> None:
         """Add the facts that record the user action to `needs`."""
         names = (self._name, f"{self._name}{PREFIX_MARK}") if self.user is None else (self._name,)
-        needs.facts.update(FactKey(*self.target, name) for name in names)
+        needs.facts |= {FactKey(*self.target, name) for name in names}
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
         """Search for a fact that records the user action; the values false and null withdraw it."""
@@ -167,7 +165,7 @@ class TimeElapsed(Condition):
     def add_needs(self, needs: Needs) -> None:
         """Add the fact whose change starts the duration, if any, to `needs`."""
         if isinstance(self.since, FactKey):
-            needs.facts.add(self.since)
+            needs.facts |= {self.since}
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
         """Compare the current time with the end of the duration."""
@@ -193,7 +191,7 @@ class ActionStatus(Condition):
 
     def add_needs(self, needs: Needs) -> None:
         """Add the action to `needs`."""
-        needs.actions.add(self.action_id)
+        needs.actions |= {self.action_id}
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
         """Compare the status of the action."""
@@ -216,7 +214,7 @@ class DeadlineOpen(Condition):
 
     def add_needs(self, needs: Needs) -> None:
         """Add the deadline to `needs`."""
-        needs.deadlines.add(self.deadline_id)
+        needs.deadlines |= {self.deadline_id}
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
         """Compare the status of the deadline."""
@@ -235,7 +233,7 @@ class ExternalCondition(Condition):
 
     def add_needs(self, needs: Needs) -> None:
         """Add the check to `needs`."""
-        needs.checks.append(self.check)
+        needs.checks += (self.check,)
 
     def evaluate(self, given: EvaluationInput) -> Evaluation:
         """Convert the result of the check to an evaluation: `OPEN` before the check has run."""
