@@ -168,14 +168,20 @@ def lock(connection: Connection, settlements: Sequence[WaitSettlement]) -> None:
 def settle(connection: Connection, tick_id: UUID, settlements: Sequence[WaitSettlement]) -> SettlementResult:
     """Make actions pending until the next checks of their conditions; cancel those with a cancellation request.
 
+    Args:
+        connection: In autocommit mode or in a transaction.
+        tick_id: The tick, for the histories.
+        settlements: Either all of claimed or all of unclaimed actions.
+
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
     """
-    rows = sql.run(
+    ids = [one.action_id for one in settlements]
+    settled, cancelled, has_woken = sql.run_one(
         connection,
         "settle_waiting",
         {
-            "ids": binary_uuids(one.action_id for one in settlements),
+            "ids": binary_uuids(ids),
             "tokens": binary_uuids(one.token for one in settlements),
             "versions": texts(one.version for one in settlements),
             "seconds": numbers(one.check_seconds or 0 for one in settlements),
@@ -184,9 +190,11 @@ def settle(connection: Connection, tick_id: UUID, settlements: Sequence[WaitSett
             "holds": texts(one.hold for one in settlements),
             "tick_id": tick_id,
             "patience_ms": LOCK_WAIT_MS,
+            "are_unclaimed": all(one.token is UNCLAIMED for one in settlements),
         },
-    ).fetchall()
-    return SettlementResult({one[0]: Status(one[1]) for one in rows}, has_woken=any(one[2] for one in rows))
+    )
+    statuses = dict.fromkeys(ids if settled is None else settled, Status.PENDING)
+    return SettlementResult(statuses | dict.fromkeys(cancelled, Status.CANCELLED), has_woken=has_woken)
 
 
 def end(connection: Connection, action_ids: Collection[UUID]) -> None:
@@ -267,8 +275,10 @@ def unchecked(
         The actions, and the last position read; `START` if there are none.
     """
     rows = sql.run(connection, "unchecked", {"window": window, **scan_parameters(after, excluded)}).fetchall()
-    found = [Unchecked(*row[:-3]) for row in rows]
-    return found, ScanPosition(*rows[-1][-3:]) if rows else START
+    if not rows:
+        return [], START
+    last_id, *_, priority, scheduled_at = rows.pop()
+    return [Unchecked(*row[:-2]) for row in rows], ScanPosition(priority, scheduled_at, last_id)
 
 
 class Sweepable(NamedTuple):

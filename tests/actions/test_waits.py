@@ -214,9 +214,10 @@ def test_a_topic_is_the_same_in_python_and_in_sql(connection, text):
     assert found == (UUID(bytes=waits.topic_of(text, key)),)
 
 
-def test_only_the_settlement_of_a_waiting_action_waits_for_the_disk(connection):
+def test_only_the_settlement_of_a_claimed_action_waits_for_the_disk(connection):
     check = Check(connection, insert(connection))
     awaited = insert(connection)
+    unmet = unclaimed_settlement(connection, insert(connection))
 
     def synchronous_commit_of(step):
         with connection.transaction():
@@ -227,11 +228,12 @@ def test_only_the_settlement_of_a_waiting_action_waits_for_the_disk(connection):
         check.register,
         lambda: waits.sql.run(connection, "watch_awaited", {"ids": [awaited]}),
         check.settle,
+        lambda: waits.settle(connection, check.tick.id, [unmet]),
         lambda: waits.end(connection, [check.claimed.id]),
     ]
 
     # The disk has the registration when it has the settlement, because its record comes first.
-    assert [synchronous_commit_of(step) for step in steps] == ["off", "off", "on", "off"]
+    assert [synchronous_commit_of(step) for step in steps] == ["off", "off", "on", "off", "off"]
     assert connection.execute("show synchronous_commit").fetchone()[0] == "on"
 
 
@@ -319,3 +321,33 @@ def test_pruning_reaches_ended_waits_behind_many_active_ones(connection):
     assert sum(waits.prune(connection, limit=10) for _ in range(3)) == 5
     assert waits.prune(connection, limit=10) == 0
     assert connection.execute("select count(*) from scheduled_action_waits").fetchone() == (25,)
+
+
+@pytest.mark.parametrize("changed", [set(), {"first"}, {"first", "second"}])
+def test_a_settlement_returns_only_the_actions_that_have_not_changed_since_they_were_read(connection, changed):
+    ids = {name: insert(connection) for name in ("first", "second")}
+    unmet = [unclaimed_settlement(connection, one) for one in ids.values()]
+    for name in changed:
+        connection.execute("update scheduled_actions set priority = 5 where id = %s", [ids[name]])
+
+    settled = waits.settle(connection, a_tick(connection).id, unmet)
+
+    assert settled.statuses == {ids[name]: "pending" for name in ids.keys() - changed}
+    assert not settled.has_woken
+
+
+def test_a_settlement_cancels_an_action_whose_cancellation_was_requested(connection):
+    action_id = insert(connection)
+    check = Check(connection, action_id)
+    connection.execute("update scheduled_actions set cancel_requested_at = now() where id = %s", [action_id])
+
+    assert check.settle().statuses == {action_id: "cancelled"}
+    assert row(connection, action_id)["status"] == "cancelled"
+
+
+def unclaimed_settlement(connection, action_id):
+    """Return the settlement of an action that is not claimed, with the current version of its row."""
+    (version,) = connection.execute("select xmin::text from scheduled_actions where id = %s", [action_id]).fetchone()
+    return waits.WaitSettlement(
+        action_id, waits.UNCLAIMED, check_seconds=HOUR, changes_at=None, reason="not yet", version=version
+    )

@@ -162,6 +162,7 @@ def test_settling_waiting_actions_looks_them_up_by_key(connection, count):
     parameters = {
         "ids": ids, "tokens": ids, "versions": [""] * count, "seconds": [60.0] * count, "changes_at": [None] * count,
         "reasons": ["x"] * count, "holds": ["free"] * count, "tick_id": _AN_ID, "patience_ms": "100",
+        "are_unclaimed": False,
     }  # fmt: skip
 
     plan = plan_of(connection, "settle_waiting", parameters)

@@ -1,5 +1,5 @@
 -- These actions wait for these topics, and those that are claimed are not woken yet; any later change wakes them.
--- The commit does not wait for the disk. The settlement does, after the registration, and no action waits before it.
+-- The commit does not wait for the disk. That of the settlement is later in the WAL, and no action waits before it.
 with unsynced as materialized (
   select set_config('synchronous_commit', 'off', true)
 ),

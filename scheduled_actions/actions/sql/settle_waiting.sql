@@ -4,8 +4,12 @@
 -- times, only a change makes them due.
 -- Waits are locked before actions, as when waking, so that no wait is marked as woken between its reading and the
 -- settlement.
+-- Returns the actions settled, null if all were; those of them that are cancelled; and whether one is due now.
+-- The commit waits for the disk if claims end. Without it, an unclaimed action is as due as before.
 with patience as materialized (
-  select set_config('lock_timeout', %(patience_ms)s, true)
+  select
+    set_config('lock_timeout', %(patience_ms)s, true),
+    case when %(are_unclaimed)s then set_config('synchronous_commit', 'off', true) end
 ),
 outcome as materialized (
   select o.id, o.token, o.version, nullif(o.seconds, 0) as seconds, o.changes_at, o.reason, o.hold
@@ -92,4 +96,8 @@ freed as (
   using settled s
   where s.lock_group is not null and h.action_id = s.id and (s.hold = 'free' or s.status <> 'pending')
 )
-select s.id, s.status, s.is_woken from settled s
+select
+  case when count(*) < cardinality(%(ids)s::uuid[]) then coalesce(array_agg(s.id), '{}') end,
+  coalesce(array_agg(s.id) filter (where s.status = 'cancelled'), '{}'),
+  coalesce(bool_or(s.is_woken), false)
+from settled s

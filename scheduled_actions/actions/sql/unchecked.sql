@@ -1,5 +1,5 @@
 -- Returns those of the next `window` due actions without a lock group that wait for a condition which has never been
--- checked, each with the version of its row, and the position of the last of the `window` actions. Locks nothing.
+-- checked, each with the version of its row; then the position of the last of the `window` actions. Locks nothing.
 -- Occurrences and actions with limit keys are left out: their claims have further effects.
 with recursive
 -- include: actions/priorities_from,
@@ -26,9 +26,14 @@ seen as materialized (
   ) c
   limit %(window)s
 )
-select
-  s.id, s.team_id, s.condition, date_part('epoch', s.created_at), s.action_type, s.version, l.priority, l.scheduled_at::text,
-  l.id
+select s.id, s.team_id, s.condition, date_part('epoch', s.created_at), s.action_type, s.version, null, null
 from seen s
-cross join (select * from seen order by priority desc, scheduled_at desc, id desc limit 1) l
 where s.condition is not null
+union all
+-- Not with each action: a row is read in two thirds of the time without it.
+(
+  select s.id, null, null, null, null, null, s.priority, s.scheduled_at::text
+  from seen s
+  order by s.priority desc, s.scheduled_at desc, s.id desc
+  limit 1
+)
