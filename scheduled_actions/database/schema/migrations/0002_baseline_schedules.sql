@@ -269,7 +269,7 @@ create table scheduled_action_deadlines (
     and octet_length(metadata::text) <= 131072
     and jsonb_typeof(definition) = 'object'
     and history = scheduled_actions_readable_entries(history)
-    and stages = scheduled_actions_readable_stages(stages)
+    and scheduled_actions_stages_are_readable(stages)
   )
 );
 
