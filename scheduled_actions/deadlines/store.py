@@ -243,12 +243,12 @@ def history_entry(what: str, at: datetime, **facts: Any) -> dict[str, Any]:  # n
     return {"what": what, "at": at, **{name: fact for name, fact in facts.items() if fact is not None}}
 
 
-def insert_actions(connection: Connection, stages: Mapping[UUID, Iterable[Stage]]) -> None:
+def insert_actions(connection: Connection, stages: Mapping[UUID, Collection[Stage]]) -> None:
     """Schedule the planned stages of new deadlines, which have no actions yet."""
     _schedule(connection, "insert_stages", stages)
 
 
-def plan(connection: Connection, stages: Mapping[UUID, Iterable[Stage]]) -> None:
+def plan(connection: Connection, stages: Mapping[UUID, Collection[Stage]]) -> None:
     """Schedule the planned stages of deadlines; actions that are already pending are rescheduled."""
     _schedule(connection, "plan_stages", stages)
 
@@ -257,15 +257,20 @@ def plan(connection: Connection, stages: Mapping[UUID, Iterable[Stage]]) -> None
 _DEFAULT_OPTIONS: dict[str, dict[str, int]] = {"due": {"max_attempts": 1000}, "renewal": {"max_attempts": 1000}}
 
 
-def _schedule(connection: Connection, statement: str, stages: Mapping[UUID, Iterable[Stage]]) -> None:
-    planned = [(deadline_id, stage) for deadline_id, some in stages.items() for stage in some if stage.is_planned]
+def _schedule(connection: Connection, statement: str, stages: Mapping[UUID, Collection[Stage]]) -> None:
+    # Stages that are the same object for several deadlines are sent once.
+    plans = {id(some): some for some in stages.values()}
+    numbers_of = {key: number for number, key in enumerate(plans)}
+    planned = [(numbers_of[key], stage) for key, some in plans.items() for stage in some if stage.is_planned]
     if not planned:
         return
     options = [stage.options or _DEFAULT_OPTIONS.get(stage.kind, {}) for _, stage in planned]
     sql.run(
         connection,
         statement,
-        deadline_ids=uuids(deadline_id for deadline_id, _ in planned),
+        deadline_ids=uuids(stages),
+        plans=numbers(numbers_of[id(some)] for some in stages.values()),
+        plans_of_stages=numbers(number for number, _ in planned),
         keys=texts(stage.key for _, stage in planned),
         occurrences=numbers(stage.occurrence for _, stage in planned),
         action_types=texts(stage.action_type for _, stage in planned),

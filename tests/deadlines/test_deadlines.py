@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from uuid import uuid4
 
 import psycopg
@@ -238,6 +239,10 @@ def test_many_deadlines_have_the_same_stages_as_if_each_were_created_alone(deadl
 
     assert [_stored(connection, one) for one in together] == [_stored(connection, one) for one in alone]
     assert len({str(_stored(connection, one)) for one in together}) == len(variants)
+    planned = "select deadline_id from scheduled_actions where deadline_id = any (%s) order by id"
+    assert [one for one, _ in groupby(connection.execute(planned, [together]).fetchall())] == [
+        (one,) for one in together
+    ]
 
 
 def _stored(connection, deadline_id):
@@ -247,7 +252,7 @@ def _stored(connection, deadline_id):
     ).fetchone()
     actions = connection.execute(
         "select deadline_stage, scheduled_at, action_type, payload - 'deadline_id', team_id, priority, max_attempts,"
-        " lock_group, target_id from scheduled_actions where deadline_id = %s order by deadline_stage",
+        " lock_group, target_id from scheduled_actions where deadline_id = %s order by id",
         [deadline_id],
     ).fetchall()
     return stored, actions
