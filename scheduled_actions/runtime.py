@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from scheduled_actions.database.embedded import LocalPostgres
     from scheduled_actions.deadlines.service import Deadlines
     from scheduled_actions.deadlines.validation import DeadlineValidator
+    from scheduled_actions.executors.service import Executors
     from scheduled_actions.limits.pauses import Pauses
     from scheduled_actions.limits.service import LimitKeys
     from scheduled_actions.notifications.local_scheduling import LocalScheduling
@@ -307,16 +308,33 @@ class Runtime:
     @_part
     def processor(self) -> Processor:
         """Runs ticks."""
+        return self._build_processor(self.config.settings, is_beating=bool(self.heartbeat_url))
+
+    def _build_processor(self, settings: configuration.Settings, *, is_beating: bool = False) -> Processor:
         return Processor(
             database=self.database,
             registry=self.registry,
-            settings=self.config.settings,
+            settings=settings,
             settler=self.settler,
             hooks=self._hooks(),
             prepare=self._prepare,
-            on_tick_end=self._beat if self.heartbeat_url else None,
-            heartbeat_outcome=self._heartbeat_outcome if self.heartbeat_url else None,
+            on_tick_end=self._beat if is_beating else None,
+            heartbeat_outcome=self._heartbeat_outcome if is_beating else None,
         )
+
+    #: Runs workers of executors, each with threads of its own, and lists the executors.
+    executors: _lazy[Executors] = _lazy(
+        "executors.service:Executors", "database", "config.settings", "_build_processor", "_claim_hooks", "_wake_tick"
+    )
+
+    def _wake_tick(self) -> None:
+        self.wake.notify()
+
+    def stop(self) -> None:
+        """Let no further actions start in this process; running handlers go on within their time limits."""
+        for name in ("processor", "executors"):
+            if name in self.__dict__:
+                self.__dict__[name].stop()
 
     # -- hooks of the tick: a module is loaded with the first action that needs it -----------------------------------
 
@@ -327,6 +345,7 @@ class Runtime:
             prepare=(
                 hooks.NamedStep("webhooks", self._share_fifo_endpoints),
                 hooks.NamedStep("limits", self._share_limits),
+                hooks.NamedStep("executors", self._share_executors),
                 hooks.NamedStep("schedules", self._sync_schedules),
             ),
             checks=(hooks.NamedStep("secrets", self._check_stored_secrets),),
@@ -342,6 +361,7 @@ class Runtime:
                 _later("actions.waits:prune"),
                 _later("actions.store:prune_rows"),
                 prune_deadlines,
+                *([_later("executors.takeover:prune_workers")] if self.config.settings.executors else []),
             ),
             background=lambda on_finished: deferred.PlanningThreads(self._deferred, on_finished),
             next_occurrence=self.schedule_rules.next_of,
@@ -363,6 +383,11 @@ class Runtime:
     def _share_limits(self, connection: Connection) -> None:
         """Store the limits in the database, where claims read them."""
         _imported("limits.store:write_rules")(connection, self.config.settings.limits)
+
+    def _share_executors(self, connection: Connection) -> None:
+        """Store the executors in the database, where claims read them; those of other processes stay."""
+        if self.config.settings.executors:
+            _imported("executors.store:write_executors")(connection, self.config.settings.executors, replace=False)
 
     def _check_stored_secrets(self, connection: Connection) -> None:
         """Check that the encryption key decrypts the stored secrets; otherwise, every delivery with one would fail."""
@@ -456,8 +481,9 @@ class Runtime:
 
     def close(self) -> None:
         """Stop the threads, close the connections and release the embedded Postgres, which stops with its last user."""
-        if "processor" in self.__dict__:
-            self.processor.close()
+        for name in ("processor", "executors"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
         self.database.close()
         with self._lock:
             local, self._local = self._local, None
@@ -520,8 +546,8 @@ def stop_on_sigterm() -> None:
 
     def stop(number: int, frame: object) -> None:
         runtime = _current
-        if runtime is not None and "processor" in runtime.__dict__:
-            runtime.processor.stop()
+        if runtime is not None:
+            runtime.stop()
         if callable(before):
             before(number, frame)  # type: ignore[arg-type]  # a frame, as signal hands it over
         elif before == signal.SIG_DFL:

@@ -164,9 +164,9 @@ class ActionOperations:
                 parameters |= {"team_id": team_id, "statuses": [status.value for status in Status]}
                 found = store.sql.run(connection, "count_team", parameters).fetchall()
                 rows = [row[:3] for row in found]
-                ready, overdue, _, queued, paused = (sum(row[n] or 0 for row in found) for n in range(3, 8))
+                ready, overdue, _, *parked = (sum(row[n] or 0 for row in found) for n in range(3, 9))
                 oldest = max((row[5] for row in found if row[5] is not None), default=None)
-                due = store.DueCounts(ready, overdue, oldest, queued, paused)
+                due = store.DueCounts(ready, overdue, oldest, *parked)
         by_status, by_type = dict.fromkeys(Status, 0), dict[str, dict[Status, int]]()
         for value, action_type, number in rows:
             status = Status(value)

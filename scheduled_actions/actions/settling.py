@@ -278,9 +278,16 @@ class Settler:
         return settle(connection, no_tick, outcomes, running=None).statuses if outcomes else {}
 
     def settle_waiting(
-        self, connection: Connection, tick_id: UUID, settlements: Sequence[waits.WaitSettlement]
+        self,
+        connection: Connection,
+        tick_id: UUID | None,
+        settlements: Sequence[waits.WaitSettlement],
+        *,
+        worker_id: UUID | None = None,
     ) -> SettlementResult:
         """Make actions whose conditions are not met yet pending again; cancel those with a cancellation request.
+
+        `tick_id` or `worker_id` is who checked the conditions.
 
         Raises:
             psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
@@ -291,7 +298,7 @@ class Settler:
         return self._with_hooks(
             connection,
             settlements,
-            partial(waits.settle, connection, tick_id, settlements),
+            partial(waits.settle, connection, tick_id, settlements, worker_id=worker_id),
             lock=partial(waits.lock, connection, settlements),
         )
 

@@ -231,11 +231,13 @@ class DueCounts(NamedTuple):
     queued: int = 0
     #: Held back by pauses.
     paused: int = 0
+    #: In the queues of executors.
+    for_executors: int = 0
 
     @property
     def due(self) -> int:
         """Number of due actions."""
-        return self.ready + self.queued + self.paused
+        return self.ready + self.queued + self.paused + self.for_executors
 
 
 def due(connection: Connection, *, overdue_seconds: float, most: int) -> DueCounts:

@@ -165,13 +165,20 @@ def lock(connection: Connection, settlements: Sequence[WaitSettlement]) -> None:
     sql.run(connection, "lock_waits", {"ids": uuids(one.action_id for one in settlements), "patience_ms": LOCK_WAIT_MS})
 
 
-def settle(connection: Connection, tick_id: UUID, settlements: Sequence[WaitSettlement]) -> SettlementResult:
+def settle(
+    connection: Connection,
+    tick_id: UUID | None,
+    settlements: Sequence[WaitSettlement],
+    *,
+    worker_id: UUID | None = None,
+) -> SettlementResult:
     """Make actions pending until the next checks of their conditions; cancel those with a cancellation request.
 
     Args:
         connection: In autocommit mode or in a transaction.
-        tick_id: The tick, for the histories.
+        tick_id: The tick that checked the conditions, for the history; None: a worker did.
         settlements: Either all of claimed or all of unclaimed actions.
+        worker_id: The worker that checked the conditions; None: a tick did.
 
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
@@ -189,6 +196,7 @@ def settle(connection: Connection, tick_id: UUID, settlements: Sequence[WaitSett
             "reasons": texts(one.reason for one in settlements),
             "holds": texts(one.hold for one in settlements),
             "tick_id": tick_id,
+            "worker_id": worker_id,
             "patience_ms": LOCK_WAIT_MS,
             "are_unclaimed": all(one.token is UNCLAIMED for one in settlements),
         },

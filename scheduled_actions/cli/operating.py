@@ -51,12 +51,15 @@ def migrate(project: Project, *, schedulers: tuple[str, ...], readers: tuple[str
     """
     from scheduled_actions.database import grants, migrate as migrations
     from scheduled_actions.database.bounded import UNLIMITED
+    from scheduled_actions.executors.store import write_executors
 
     if team_id is not None and not (schedulers or readers):
         raise click.UsageError("--team requires --grant-scheduler or --grant-reader")
     with project.open_without_handlers().database.connection(UNLIMITED) as connection:
         applied = migrations.migrate(connection, report=lambda name: click.echo(f"applying {name}", err=wants_json()))
-        project.open().maintenance.first_tick(connection)
+        runtime = project.open()
+        runtime.maintenance.first_tick(connection)
+        write_executors(connection, runtime.config.settings.executors, replace=True)
         granted = [
             grants.grant(connection, kind, role, team_id=team_id)
             for kind, roles in ((grants.RoleKind.SCHEDULER, schedulers), (grants.RoleKind.READER, readers))
@@ -94,10 +97,11 @@ def process(project: Project, *, linger: bool) -> None:
     processor = project.open().processor
     with stopping_early(processor.stop), handlers_aside():
         report = processor.tick(caller=caller(), lingers=linger)
-    click.echo(report.as_text() if wants_json() else _summary(report))
+    click.echo(report.as_text() if wants_json() else summary(report))
 
 
-def _summary(report: TickReport) -> str:
+def summary(report: TickReport) -> str:
+    """Return the counts of a report as text."""
     if not report.enabled:
         return "nothing was processed: the setting enabled is false"
     parts = [
@@ -153,10 +157,11 @@ def listen(project: Project, *, ping: bool) -> None:
         processor.stop()
 
     with stopping_early(stop):
-        listener.process(processor, on_report=_print_report)
+        listener.process(processor, on_report=print_report)
 
 
-def _print_report(report: TickReport) -> None:
+def print_report(report: TickReport) -> None:
+    """Print the counts of a report, if anything was processed, and its errors."""
     if report.processed:
         click.echo(f"{report.processed} processed, {report.succeeded} succeeded")
     for line in _error_lines(report):

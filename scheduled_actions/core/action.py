@@ -109,7 +109,7 @@ class Action:
     retry: Any = None
     #: The keys whose limits it counts against while it runs; None: no limits.
     limit_keys: Sequence[str] | None = None
-    #: Why claims pass over it although it is due: `limit`, or the id of a pause.
+    #: Why claims pass over it although it is due: `limit`, the id of a pause, or `queue:NAME` for an executor.
     parked_by: str | None = None
     #: No attempt starts from this instant on; None: it does not expire.
     expires_at: datetime | None = None

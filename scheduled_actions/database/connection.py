@@ -241,7 +241,8 @@ class RetryingConnection:
     def __init__(self, database: Database, monotonic: Callable[[], float], until: float) -> None:
         self._database = database
         self._monotonic = monotonic
-        self._until = until
+        #: The time limit; may be moved between two steps.
+        self.until = until
         self._current: CancellableConnection | None = None
         #: Whether a step was repeated: its first run may have been committed.
         self.was_repeated = False
@@ -265,7 +266,7 @@ class RetryingConnection:
                     raise DatabaseUnavailable("it did not answer within the time limit of the tick") from error
                 raise
             except DatabaseUnavailable:
-                if not self._has_worked or self._monotonic() + _RECONNECT_SECONDS >= self._until:
+                if not self._has_worked or self._monotonic() + _RECONNECT_SECONDS >= self.until:
                     raise
                 self.was_repeated = True
                 time.sleep(_RECONNECT_SECONDS)

@@ -38,6 +38,7 @@ def find_queued(
     left_out: Collection[str] = (),
     passed_over: Collection[UUID] = (),
     most_queues: int = MAX_QUEUES,
+    executor: str | None = None,
 ) -> QueueBatch:
     """Return due actions whose limit keys are open now, in the order of the claim; lock nothing.
 
@@ -49,6 +50,7 @@ def find_queued(
         left_out: Teams to leave out; '' stands for actions without a team.
         passed_over: Ids of actions to leave out.
         most_queues: Maximum number of queues to visit.
+        executor: The executor whose actions are returned; None: those that ticks run.
     """
     rows = sql.run(
         connection,
@@ -61,6 +63,7 @@ def find_queued(
             "left_out": list(left_out),
             "passed_over": uuids(passed_over),
             "most_queues": most_queues,
+            "executor": executor,
         },
     )
     *found, (_, last_key, last_team, *_, opens_in_seconds, _, _) = rows.fetchall()
@@ -70,8 +73,11 @@ def find_queued(
             tuple(map(KeyId, scopes, limit_keys)),
             None if lock_group is None else (team_id or "", lock_group),
             holds_group,
+            priority,
+            scheduled_epoch,
+            team_id or "",
         )
-        for action_id, limit_keys, scopes, team_id, lock_group, holds_group, *_ in found
+        for action_id, limit_keys, scopes, team_id, lock_group, holds_group, _, priority, scheduled_epoch in found
     ]
     position = KeyId(last_team[0], last_key[0]) if last_key else START
     return QueueBatch(candidates, position, opens_in_seconds)
@@ -92,17 +98,51 @@ def claim_queued(connection: Connection, tick: TickRow, candidates: Collection[Q
         tick: The claiming tick.
         candidates: In the order of the claim; the rows of their keys exist.
     """
+    admitted, taken = hold_groups(connection, admit_candidates(connection, candidates))
+    if not admitted:
+        return []
+    token = uuid4()
+    claimed = claim_admitted(connection, tick, admitted, token=token)
+    if taken and len(claimed) < len(admitted):
+        drop_empty_holds(connection, taken, token)
+    return claimed
+
+
+def admit_candidates(connection: Connection, candidates: Collection[QueuedAction]) -> list[QueuedAction]:
+    """Lock the keys of the candidates that no other transaction has locked; return the actions that they allow.
+
+    Args:
+        connection: In the claiming transaction, which has locked nothing.
+        candidates: In the order of the claim; the rows of their keys exist.
+    """
     keys = {key for one in candidates for key in one.keys}
+    if not keys:
+        return admit(candidates, {}, wanted=len(candidates))
     locked = {KeyId._make(row) for row in sql.run(connection, "lock_keys", _columns(keys))}
     # A separate statement: it sees the slots that were committed before the locks were taken.
     rooms = {KeyId(team_id, key): room for team_id, key, room in sql.run(connection, "count_room", _columns(locked))}
-    admitted = admit(candidates, rooms, wanted=len(candidates))
-    token = uuid4()
-    admitted, taken = _hold_groups(connection, admitted)
-    if not admitted:
-        return []
+    return admit(candidates, rooms, wanted=len(candidates))
+
+
+def claim_admitted(
+    connection: Connection,
+    tick: TickRow,
+    admitted: Collection[QueuedAction],
+    *,
+    token: UUID,
+    executor: str | None = None,
+) -> list[Claimed]:
+    """Claim actions from the queues of their limit keys; take their slots and advance their rates.
+
+    Args:
+        connection: In the transaction that has locked their keys and taken their lock groups.
+        tick: The claiming tick.
+        admitted: The actions; each has limit keys.
+        token: The claim token.
+        executor: The executor whose worker claims; None: a tick claims.
+    """
     pairs = [(one.id, key) for one in admitted for key in one.keys]
-    claimed = claims.claim_with(
+    return claims.claim_with(
         connection,
         sql.text("claim_queued"),
         tick,
@@ -111,12 +151,15 @@ def claim_queued(connection: Connection, tick: TickRow, candidates: Collection[Q
             "keys_of": uuids(action_id for action_id, _ in pairs),
             **_columns(key for _, key in pairs),
             "token": token,
+            "executor": executor,
         },
     )
-    if taken and len(claimed) < len(admitted):
-        team_ids, lock_groups = zip(*taken, strict=True)
-        claims.drop_empty_holds(connection, team_ids, lock_groups, token)
-    return claimed
+
+
+def drop_empty_holds(connection: Connection, taken: Iterable[tuple[str, str]], token: UUID) -> None:
+    """Free the lock groups, by team and name, that this transaction took and in which it claimed nothing."""
+    team_ids, lock_groups = zip(*taken, strict=True)
+    claims.drop_empty_holds(connection, team_ids, lock_groups, token)
 
 
 def claim_expired(connection: Connection, tick: TickRow, *, limit: int) -> list[Claimed]:
@@ -132,10 +175,15 @@ def claim_expired(connection: Connection, tick: TickRow, *, limit: int) -> list[
     return claims.claim_with(connection, sql.text("claim_expired"), tick, {"limit": limit, "token": uuid4()})
 
 
-def _hold_groups(
+def hold_groups(
     connection: Connection, admitted: list[QueuedAction]
 ) -> tuple[list[QueuedAction], list[tuple[str, str]]]:
-    """Take the lock groups of actions; return the actions that have theirs or need none, and the groups taken."""
+    """Take the lock groups of actions; return the actions that have theirs or need none, and the groups taken.
+
+    Args:
+        connection: In the claiming transaction, which has not locked any action.
+        admitted: At most one action of each group.
+    """
     wanting = [one for one in admitted if one.lock_group is not None and not one.holds_group]
     if not wanting:
         return admitted, []

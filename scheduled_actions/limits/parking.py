@@ -1,4 +1,7 @@
-"""Park the due actions that pauses hold back, and return them in order when the pauses have ended, in bounded bites."""
+"""Park the due actions that claims pass over, and return them in order, in bounded bites.
+
+Pauses park the actions that they hold back until they end; executors park their actions in queues, for their workers.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -42,7 +45,7 @@ class Bite(NamedTuple):
 
 
 def park_all(do: Do) -> Iterator[int]:
-    """Park every action that a pause holds back; yield the number parked by each statement.
+    """Park every action that a pause holds back or an executor runs; yield the number parked by each statement.
 
     Actions locked by other transactions are left to a later call.
     """
@@ -56,23 +59,31 @@ def park_all(do: Do) -> Iterator[int]:
             # Each pass reads the front of every queue only.
             position, parked_in_queues = Position(None), 0
         yield bite.parked
+    while (bite := do(partial(park_in_executor_queues, most=MAX_PARKED))).parked:
+        yield bite.parked
 
 
-def park_first(connection: Connection, *, most: int, has_queued: bool) -> bool:
+def park_first(connection: Connection, *, most: int, has_queued: bool, has_pauses: bool = True) -> bool:
     """Park at most `most` of the first due actions, and as many in the queues; return whether more may be left.
 
     Args:
         connection: In autocommit mode.
         most: Maximum number of actions.
         has_queued: Whether actions are in the queues of limit keys.
+        has_pauses: Whether there are pauses. Without, actions are parked for executors only: if none of the first due
+            actions was, further ones are left to later calls.
     """
     due = park(connection, Position(FIRST), most=most)
+    has_left = due.position != Position(None)
+    if not has_pauses:
+        return has_left and due.parked > 0
     queued = park(connection, Position(None), most=most) if has_queued else Bite(0, None)
-    return due.position != Position(None) or queued.parked > 0 or queued.position is not None
+    in_executor_queues = park_in_executor_queues(connection, most=most)
+    return has_left or queued.parked > 0 or queued.position is not None or in_executor_queues.parked == most
 
 
 def park(connection: Connection, position: Position, *, most: int) -> Bite:
-    """Park a bite of the actions that pauses hold back, first among the due actions, then in the queues of limit keys.
+    """Park a bite of actions, first among the due actions, then, for pauses, in the queues of limit keys.
 
     Args:
         connection: In autocommit mode.
@@ -111,6 +122,31 @@ def _park_queued(connection: Connection, after: KeyId, most: int) -> Bite:
     if parked == most:
         return Bite(parked, Position(None, after))
     return Bite(parked, None if limit_key is None else Position(None, KeyId(team_id, limit_key)))
+
+
+def park_in_executor_queues(connection: Connection, *, most: int) -> Bite:
+    """Park at most `most` of the first actions in the queues of executors that a pause holds back.
+
+    Args:
+        connection: In autocommit mode.
+        most: Maximum number of actions.
+    """
+    parameters = {"most": most, "per_queue": _WINDOW}
+    return Bite(sql.run_one(connection, "park_in_executor_queues", parameters)[0], None)
+
+
+def return_queues(connection: Connection, *, most: int = MAX_RETURNED) -> bool:
+    """Return at most `most` actions from queues of changed executors to the claims; return whether more may be left.
+
+    Args:
+        connection: In autocommit mode.
+        most: Maximum number of actions.
+    """
+    found, locked = sql.run_one(connection, "return_queues", {"most": most})
+    if found == most and locked < most:
+        return True
+    sql.run(connection, "finish_returns")
+    return False
 
 
 def unpark(connection: Connection, *, most: int = MAX_RETURNED) -> bool:

@@ -11,6 +11,7 @@ from scheduled_actions.core.config import Config
 from scheduled_actions.core.errors import ConfigInvalid, ProjectUnusable
 from scheduled_actions.database.bounded import UNLIMITED
 from scheduled_actions.database.migrate import migrate
+from scheduled_actions.executors.store import write_executors
 from scheduled_actions.local import cron as local_cron, environment, project_template, server as local_server
 from scheduled_actions.operations import registry_build
 from scheduled_actions.registry.loading import HANDLERS
@@ -106,6 +107,7 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
         stack.callback(runtime.close)
         with runtime.database.connection(UNLIMITED) as connection:
             migrate(connection)
+            write_executors(connection, configuration.settings.executors, replace=True)
         server = local_server.LocalServer(
             project,
             listening,

@@ -34,9 +34,9 @@ _MAX_PRUNED = 1500
 _WAKE_BATCH = 100
 #: After this time the tick settles finished attempts before it wakes further actions.
 _WAKE_SECONDS = 0.5
-#: Maximum number of paused actions parked before the claims, so that the claims begin soon.
+#: Maximum number of actions parked before the claims, so that the claims begin soon.
 _FIRST_PARKED = 1_000
-#: How long a tick parks paused actions after its work.
+#: How long a tick parks actions after its work.
 _PARK_SECONDS = 2.0
 #: Maximum number of actions without a handler that one sweep cancels, and seconds after which it cancels no more.
 _MAX_UNHANDLED = 500
@@ -124,9 +124,14 @@ class Maintenance:
             action_id=expired.id,
             token=expired.token,
             settlement=decided,
-            started_at=expired.tick_started_at,
+            started_at=expired.started_at,
             entry=settlement.history_entry(
-                expired, decided, started_at=expired.tick_started_at, ended_at=None, tick_id=expired.tick_id
+                expired,
+                decided,
+                started_at=expired.started_at,
+                ended_at=None,
+                tick_id=expired.tick_id,
+                worker_id=expired.worker_id,
             ),
         )
 
@@ -263,9 +268,9 @@ class TickMaintenance:
         self._found: tick_store.PendingWork | None = None
         #: Whether the last wake-up may have left changes to process.
         self.has_wakes_left = False
-        #: Whether ended pauses may not have returned all of their actions.
-        self.has_parked_left = False
-        #: Whether pauses may hold back due actions that are not parked yet.
+        #: Whether ended pauses, and changed executors, may not have returned all of their actions.
+        self._has_pauses_left = self._has_queues_left = False
+        #: Whether pauses or executors may have due actions that are not parked yet.
         self._is_park_due = False
 
     def finds_nothing(
@@ -323,7 +328,10 @@ class TickMaintenance:
         """Run the maintenance steps that have work, before the claims; a failed step does not prevent the others."""
         state, found = self._state, self._found
         assert found is not None  # noqa: S101 - set by `finds_nothing`
+        may_park = found.may_park
         if not state.had_first_tick:
+            # `finds_nothing` did not know the executors that these steps store.
+            may_park = may_park or bool(state.settings.executors)
             steps = (NamedStep("first_tick", self._maintenance.first_tick), *state.hooks.prepare)
             refused = [name for name, run in steps if not self._try(name, run, connection)]
             if not refused:
@@ -339,8 +347,9 @@ class TickMaintenance:
         for has_work, name, step in (
             (found.has_expired or found.has_lost_ticks, "rescue", self._rescue),
             (found.has_wakes, "wake", self._wake),
-            (found.has_pauses, "pauses", self._park),
             (found.has_ended_pauses, "pauses", self._unpark),
+            (found.has_returning, "executors", self._return_queues),
+            (found.has_pauses or may_park, "parking", self._park),
             (found.has_old_keys, "limits", _prune_limit_keys),
             (found.has_old_holds, "holds", settling.free_stale_holds),
             (found.has_unhandled, "release", self._release),
@@ -393,29 +402,52 @@ class TickMaintenance:
             log.info("waits.deferred")
             self.has_wakes_left = waits.wake_each(connection, most=_WAKE_BATCH) == _WAKE_BATCH
 
-    def _park(self, connection: Connection) -> None:
-        """Park the first due actions of pauses."""
-        from scheduled_actions.limits import parking  # noqa: PLC0415 - most projects have no pauses
+    def park(self, connection: Connection) -> None:
+        """Park the first due actions of executors that have become due since the tick began."""
+        self._try("parking", self._park, connection)
 
-        self._is_park_due = parking.park_first(connection, most=_FIRST_PARKED, has_queued=self.has_queued)
+    def _park(self, connection: Connection) -> None:
+        """Park the first due actions of pauses and executors."""
+        from scheduled_actions.limits import parking  # noqa: PLC0415 - most projects have neither
+
+        has_pauses = self._found is not None and self._found.has_pauses
+        self._is_park_due = parking.park_first(
+            connection, most=_FIRST_PARKED, has_queued=self.has_queued, has_pauses=has_pauses
+        )
 
     def _park_rest(self, connection: Connection) -> None:
         from scheduled_actions.limits import parking  # noqa: PLC0415 - as above
 
+        has_pauses = self._found is not None and self._found.has_pauses
         until = self._state.monotonic() + _PARK_SECONDS
-        for _ in parking.park_all(lambda step: step(connection)):
-            if self._state.monotonic() >= until:
+        for parked in parking.park_all(lambda step: step(connection)):
+            if self._state.monotonic() >= until or not (parked or has_pauses):
                 break
 
     def unpark(self, connection: Connection) -> None:
-        """Return a bite of the actions of ended pauses to the claims."""
-        self.has_parked_left = False
-        self._try("pauses", self._unpark, connection)
+        """Return a bite of the actions of ended pauses, and of changed executors, to the claims."""
+        is_of_pauses, is_of_executors = self._has_pauses_left, self._has_queues_left
+        if is_of_pauses or not is_of_executors:
+            self._has_pauses_left = False
+            self._try("pauses", self._unpark, connection)
+        if is_of_executors:
+            self._has_queues_left = False
+            self._try("executors", self._return_queues, connection)
 
     def _unpark(self, connection: Connection) -> None:
         from scheduled_actions.limits import parking  # noqa: PLC0415 - as above
 
-        self.has_parked_left = parking.unpark(connection)
+        self._has_pauses_left = parking.unpark(connection)
+
+    def _return_queues(self, connection: Connection) -> None:
+        from scheduled_actions.limits import parking  # noqa: PLC0415 - as above
+
+        self._has_queues_left = parking.return_queues(connection)
+
+    @property
+    def has_parked_left(self) -> bool:
+        """Whether ended pauses or changed executors may not have returned all of their actions."""
+        return self._has_pauses_left or self._has_queues_left
 
     def _report_cycles(self, connection: Connection) -> None:
         """Report cycles of actions that wait for one another forever; SQL or the retry of an action can create them."""
@@ -439,9 +471,9 @@ class TickMaintenance:
                     self._state.metrics.settled(lease.action_type, "failed", payload_text="")
 
     def end(self, connection: Connection) -> None:
-        """Park paused actions that `begin` has left, and delete rows past their retention, if the tick found any."""
+        """Park the actions that `begin` has left, and delete rows past their retention, if the tick found any."""
         if self._is_park_due:
-            self._try("pauses", self._park_rest, connection)
+            self._try("parking", self._park_rest, connection)
         if self._found is not None and self._found.has_prunable:
             self._report.pruned += contain(
                 partial(self._maintenance.prune_on, connection, limit=_MAX_PRUNED),

@@ -57,6 +57,16 @@ class TickReport:
         answer["errors"] = list(self.errors)
         return answer if self.enabled else answer | {"enabled": False}
 
+    def count_processed(self) -> None:
+        """Set the sum of the settlements."""
+        self.processed = self.succeeded + self.failed + self.retried + self.snoozed + self.skipped
+
+    def add(self, other: "TickReport") -> None:
+        """Add the counts and errors of a later part of the same work."""
+        for name in ("processed", "succeeded", "failed", "retried", "snoozed", "skipped"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.errors += other.errors[: _MAX_ERRORS - len(self.errors)]
+
     def counts(self) -> dict[str, int]:
         """Return the counts stored in the tick's row, without the duration, which the row's timestamps show."""
         return {name: getattr(self, name) for name in _COUNTS}

@@ -180,7 +180,8 @@ class ResultWriter:
             for attempt in waiting
             if isinstance(outcome := attempt.result.outcome, ConditionPending)
         ]
-        write = partial(self._settler.settle_waiting, tick_id=self._tick.row.id, settlements=unmet)
+        tick = self._tick
+        write = partial(self._settler.settle_waiting, tick_id=tick.tick_id, settlements=unmet, worker_id=tick.worker_id)
         try:
             settled = self._tick.connection.do(write)
         except TEMPORARY_ERRORS:

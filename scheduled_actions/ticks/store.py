@@ -36,6 +36,10 @@ class PendingWork(NamedTuple):
     has_ended_pauses: bool
     #: Whether limit keys have not been used for an hour.
     has_old_keys: bool
+    #: Whether actions are due, and executors exist that may run them.
+    may_park: bool
+    #: Whether the queues of executors return to the claims.
+    has_returning: bool
     #: Whether the only work is due actions without a lock group.
     has_only_free: bool
     #: Whether any action, also an ended one, has a team.
@@ -58,6 +62,8 @@ class UpcomingWork(NamedTuple):
     has_late: bool
     #: Whether a pause has ended and may not have returned all of its actions.
     has_ended_pauses: bool
+    #: Whether executors exist, which may run due actions.
+    has_executors: bool
 
 
 class ExpiredLease(NamedTuple):
@@ -76,21 +82,25 @@ class ExpiredLease(NamedTuple):
     #: The outcome in the last entry of the action's history; None if the history is empty.
     last_outcome: str | None
     schedule_id: UUID | None
-    #: Number of actions that the tick announced as started, including this one; 0 if this one was not announced.
+    #: Number of actions that the tick announced as started, or that the worker had taken over, including this one; 0 if
+    #: this one was neither.
     announced: int
-    #: Start of the tick in epoch seconds; like `tick_id`, None if the action was not announced.
-    tick_epoch: float | None
+    #: Start of the tick, or when the worker took the action over, in epoch seconds; None if `announced` is 0.
+    started_epoch: float | None
+    #: The tick that announced the action as started.
     tick_id: UUID | None
+    #: The worker that took the action over.
+    worker_id: UUID | None
 
     @property
     def was_started(self) -> bool:
-        """Whether the tick announced the action's handler as started."""
+        """Whether a tick announced the action's handler as started, or a worker took the action over."""
         return self.announced > 0
 
     @property
-    def tick_started_at(self) -> datetime | None:
-        """The start of the tick that announced the action, in UTC; None if it was not announced."""
-        return None if self.tick_epoch is None else datetime.fromtimestamp(self.tick_epoch, UTC)
+    def started_at(self) -> datetime | None:
+        """The earliest start of the handler, in UTC; None if it was not started."""
+        return None if self.started_epoch is None else datetime.fromtimestamp(self.started_epoch, UTC)
 
 
 def find_work(

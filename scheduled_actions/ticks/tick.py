@@ -284,6 +284,8 @@ class Tick:
         if self._linger_lease.has_ended_pauses:
             self._unpark()
             self._claimer.has_claimed = True
+        if self._linger_lease.may_park:
+            self._connection.do(self._maintenance.park)
 
     def _wake(self) -> None:
         """Wake the actions whose conditions wait for a change, if the tick was notified of one or has some left."""
@@ -386,7 +388,7 @@ class Tick:
         if self._in_flight.unwritten:
             self._settle(running=[])
         report, metrics = self._report, self._state.metrics
-        report.processed = report.succeeded + report.failed + report.retried + report.snoozed + report.skipped
+        report.count_processed()
         if metrics is not None and not self._is_counted:
             # A tick that continues for another ping is counted once.
             metrics.ticked(self._state.monotonic() - self._budget.started)

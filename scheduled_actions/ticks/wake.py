@@ -261,8 +261,13 @@ class Listener:
         look = partial(tick_store.find_upcoming, holder=self._holder, window_seconds=_WINDOW_SECONDS)
         self._serve(wait_and_ping)
 
-    def _serve(self, step: Callable[[], None]) -> None:
+    def receive(self, on_notification: Callable[[], object]) -> None:
+        """Call a function on each notification, from a thread, until the listener is stopped."""
+        self._on_notification = on_notification
         threading.Thread(target=self._listen, name="scheduled-actions-listen", daemon=True).start()
+
+    def _serve(self, step: Callable[[], None]) -> None:
+        self.receive(self._on_notification)
         pause = _FIRST_RETRY_SECONDS
         was_holder = True
         while not self._is_stopping.is_set():

@@ -250,6 +250,8 @@ class LingerLease:
         self.has_late = False
         #: Whether a pause has ended and may not have returned all of its actions.
         self.has_ended_pauses = False
+        #: Whether executors may run due actions.
+        self.may_park = False
         #: When the next action becomes due, on the monotonic clock; None if none does within the window.
         self.next_due: float | None = None
 
@@ -279,6 +281,7 @@ class LingerLease:
         self._is_holder = self._is_holder and found.is_holder
         self._is_due, self.has_wakes, self.has_late = found.is_due, found.has_wakes, found.has_late
         self.has_ended_pauses = found.has_ended_pauses
+        self.may_park = found.is_due and found.has_executors
         # The clock is read after the statement, so that no action starts before it is due by the database's clock.
         self._looked_at = self._state.monotonic()
         self.next_due = None if found.seconds is None else self._looked_at + found.seconds

@@ -1,4 +1,4 @@
-"""Answer `/cron/process`: authorise a ping and run one tick."""
+"""Answer `/cron/process`: authorise a ping, and run one tick or the due actions of an executor."""
 
 import os
 import select
@@ -31,6 +31,8 @@ _SOCKETS = ("gunicorn.socket", "werkzeug.socket")
 def process(runtime: Runtime) -> Response:
     """Run one tick for an authorised GET or POST; answer HEAD and OPTIONS without a tick, other methods with 405.
 
+    With the query parameter `executor`, due actions of that executor run instead, as by one of its workers.
+
     Returns:
         200 with a report, even if actions failed, another tick is running, or processing is disabled; 204 for HEAD and
         OPTIONS; otherwise a problem document, for example with 401 (wrong secret) or 503 (database unavailable).
@@ -53,12 +55,15 @@ def _tick(runtime: Runtime) -> Response:
     caller = (request.headers.get("user-agent") or "")[:200]
     try:
         _authorise(runtime)
-        report = runtime.processor.tick(
-            caller=caller,
-            host_seconds=host_seconds(),
-            lingers=wake.HEADER not in request.headers,
-            is_gone=_disconnect_check(request.environ),
-        )
+        if (executor := request.args.get("executor")) is not None:
+            report = runtime.executors.ping(executor, caller=caller, host_seconds=host_seconds())
+        else:
+            report = runtime.processor.tick(
+                caller=caller,
+                host_seconds=host_seconds(),
+                lingers=wake.HEADER not in request.headers,
+                is_gone=_disconnect_check(request.environ),
+            )
     except Unauthorized as error:
         runtime.rejected_pings.count(caller, is_without=error.shows_nothing)
         return problem(HTTPStatus.UNAUTHORIZED, error.code, str(error), headers={"WWW-Authenticate": "Bearer"})

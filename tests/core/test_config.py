@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from scheduled_actions.core import config
-from scheduled_actions.core.config import EndpointSection, Limit, Settings
+from scheduled_actions.core.config import EndpointSection, Executor, Limit, Settings
 from scheduled_actions.core.config.checks import Rate
 from scheduled_actions.core.errors import ConfigInvalid, NotConfigured
 from scheduled_actions.core.secret import Secret
@@ -65,6 +65,7 @@ def test_every_setting_has_its_documented_default(tmp_path):
         },
         "conditions": {"private_networks": ()},
         "limits": {},
+        "executors": {},
         "queries": {},
         "notifications": {
             "urgent_days": 1,
@@ -462,3 +463,42 @@ def test_the_error_for_an_invalid_limit_names_the_setting(loaded, toml, expected
 
     assert expected in str(caught.value)
     assert "limits" in str(caught.value)
+
+
+def test_executors_have_types_by_name(loaded):
+    toml = """
+        [executors.media]
+        types = ["video:*", "audio:mix"]
+
+        [executors.gpu]
+        types = ["audio:mixdown", "model_*"]
+        """
+
+    assert loaded(toml).settings.executors == {
+        "media": Executor(types=("video:*", "audio:mix")),
+        "gpu": Executor(types=("audio:mixdown", "model_*")),
+    }
+
+
+@pytest.mark.parametrize(
+    ("toml", "expected"),
+    [
+        ("executors = 3", "must be a table of executors"),
+        ("[executors.media]", "types"),
+        ("[executors.media]\ntypes = []", "1 to 100 action types"),
+        (f"[executors.media]\ntypes = {[f'a{number}' for number in range(101)]}", "1 to 100 action types"),
+        ('[executors.media]\ntypes = "video:*"', "1 to 100 action types"),
+        ('[executors.media]\ntypes = ["vi*deo"]', "a star only at the end"),
+        ('[executors.media]\ntypes = [""]', "must contain only action types"),
+        ('[executors.media]\ntypes = ["video:render"]\ntype = 1', "did you mean"),
+        ('[executors.a]\ntypes = ["video:*"]\n[executors.b]\ntypes = ["video:render"]', "overlap"),
+        ('[executors.a]\ntypes = ["video:render"]\n[executors.b]\ntypes = ["x", "video:render"]', "overlap"),
+        ('[executors.a]\ntypes = ["*"]\n[executors.b]\ntypes = ["video:render"]', "overlap"),
+    ],
+)
+def test_the_error_for_an_invalid_executor_names_the_setting(loaded, toml, expected):
+    with pytest.raises(ConfigInvalid) as caught:
+        _ = loaded(toml).settings
+
+    assert expected in str(caught.value)
+    assert "executors" in str(caught.value)

@@ -11,6 +11,8 @@ from psycopg.types.json import Jsonb
 from scheduled_actions.actions import claims
 from scheduled_actions.core import config
 from scheduled_actions.core.action import Status
+from scheduled_actions.executors import claims as executor_claims
+from scheduled_actions.executors.store import write_executors
 from scheduled_actions.limits import store
 from scheduled_actions.webhooks import deliveries_store as deliveries
 from tests.factories import insert
@@ -161,7 +163,7 @@ def test_settling_waiting_actions_looks_them_up_by_key(connection, count):
     )
     parameters = {
         "ids": ids, "tokens": ids, "versions": [""] * count, "seconds": [60.0] * count, "changes_at": [None] * count,
-        "reasons": ["x"] * count, "holds": ["free"] * count, "tick_id": _AN_ID, "patience_ms": "100",
+        "reasons": ["x"] * count, "holds": ["free"] * count, "tick_id": _AN_ID, "worker_id": None, "patience_ms": "100",
         "are_unclaimed": False,
     }  # fmt: skip
 
@@ -358,7 +360,7 @@ def loops(plan, index):
 _PAUSE_ID = UUID("0197a000-0000-7000-8000-00000000000a")
 _QUEUES = {
     "wanted": 100, "after_key": "", "after_team": "", "excluded": [], "left_out": [], "passed_over": [],
-    "most_queues": 200,
+    "most_queues": 200, "executor": None,
 }  # fmt: skip
 
 
@@ -420,6 +422,81 @@ def test_claims_read_no_parked_actions_of_full_limits_and_pauses(connection):
         assert pages_read(connection, "claim_free", _SCAN_START | claiming) <= 250
 
 
+def fill_executor_queue(connection):
+    """Insert a hundred thousand actions in the queue of an executor, and a few others that are due later."""
+    write_executors(
+        connection, config.settings_of({"executors": {"media": {"types": ["video:*"]}}}).executors, replace=True
+    )
+    connection.execute(
+        "insert into scheduled_actions (action_type, parked_by, lock_group, team_id, scheduled_at)"
+        " select 'video:render', 'queue:media', case when n % 10 = 0 then 'g-' || n % 500 end, 'team-' || n % 3,"
+        " now() - interval '1 hour' + n * interval '1 microsecond' from generate_series(1, 100000) n"
+    )
+    connection.execute(
+        "insert into scheduled_actions (action_type, lock_group, scheduled_at)"
+        " select 'test:run', case when n % 2 = 0 then 'l-' || n end, now() - interval '1 minute'"
+        " from generate_series(1, 20) n"
+    )
+    connection.execute("vacuum (analyze) scheduled_actions")
+
+
+def test_claims_of_ticks_and_counts_read_none_of_many_actions_in_the_queue_of_an_executor(connection):
+    fill_executor_queue(connection)
+    claiming = {
+        "token": _AN_ID,
+        "lease_expires_at": datetime(2100, 1, 1, tzinfo=UTC),
+        "with_series": True,
+        "most": 100,
+        "left_out": ["x"],
+    }
+    for name in ("hold_groups", "find_others", "unchecked", "count_due"):
+        with connection.transaction(force_rollback=True):
+            plan = plan_of(connection, name, _SCAN_START | claiming)
+        assert rows_read(plan) <= 200, name
+    with connection.transaction(force_rollback=True):
+        assert pages_read(connection, "claim_free", _SCAN_START | claiming) <= 250
+    position = {"after_priority": None, "after_at": None, "after_id": None, "window": 5000, "most": 1000}
+    with connection.transaction(force_rollback=True):
+        assert rows_read(plan_of(connection, "park_due", position)) <= 300
+
+
+def test_a_claim_of_an_executor_reads_one_window_of_its_queue(connection):
+    fill_executor_queue(connection)
+    start = executor_claims.START
+    search = {
+        "executor": "media", "after_priority": start.priority, "after_at": start.scheduled_at, "after_id": start.id,
+        "window": 1000, "wanted": 10, "is_fair": True, "left_out": [], "passed_over": [], "lease_seconds": 60,
+    }  # fmt: skip
+
+    plan = plan_of(connection, "find_in_queue", search)
+    (ids, *_) = connection.execute(statement("find_in_queue"), search).fetchone()
+    claiming = {
+        "executor": "media", "ids": ids, "holding": [], "wanted": 10, "token": _AN_ID,
+        "lease_expires_at": datetime(2100, 1, 1, tzinfo=UTC),
+    }  # fmt: skip
+    with connection.transaction(force_rollback=True):
+        claim = plan_of(connection, "claim_in_queue", claiming)
+
+    assert len(ids) == 10
+    assert rows_read(plan) <= 1200
+    assert rows_read(claim) <= 100
+    assert plan["Total Cost"] < 10_000
+    assert claim["Total Cost"] < 10_000
+
+
+def test_the_queue_of_a_removed_executor_returns_in_bites_that_read_few_actions(connection):
+    fill_executor_queue(connection)
+    write_executors(connection, {}, replace=True)
+
+    with connection.transaction(force_rollback=True):
+        bite = plan_of(connection, "return_queues", {"most": 1000})
+    with connection.transaction(force_rollback=True):
+        end = plan_of(connection, "finish_returns", {})
+
+    assert rows_read(bite) <= 4000
+    assert rows_read(end) <= 100
+
+
 def test_the_queues_of_full_limits_are_passed_over_without_reading_their_actions(connection):
     fill_parked(connection)
 
@@ -438,6 +515,7 @@ def test_the_statements_of_a_claim_from_queues_look_up_their_keys_and_actions(co
     ids = [row[0] for row in connection.execute(statement("find_queued"), _QUEUES) if row[0] is not None]
     keys = {"team_ids": [""] * 10, "limit_keys": ["open"] * 10}
     given = {"ids": ids, "keys_of": ids, "token": _AN_ID, "lease_expires_at": datetime(2100, 1, 1, tzinfo=UTC), **keys}
+    given["executor"] = None
 
     for name in ("lock_keys", "count_room", "claim_queued", "give_back"):
         with connection.transaction(force_rollback=True):

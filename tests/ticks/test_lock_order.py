@@ -19,7 +19,9 @@ from scheduled_actions.core import config
 from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.database.bounded import UNLIMITED
-from scheduled_actions.limits import claims as limit_claims, store as limit_store
+from scheduled_actions.executors.claims import ExecutorQueue
+from scheduled_actions.executors.store import write_executors
+from scheduled_actions.limits import claims as limit_claims, parking, store as limit_store
 from scheduled_actions.schedules import operations
 from scheduled_actions.schedules.sync import sync
 from tests.factories import NOW, PATIENCE, a_tick, an_outcome, is_waiting, projects, set_clock
@@ -57,7 +59,7 @@ IN_ORDER = [(kind, rows) for kind, parts in KINDS.items() for rows in parts]
 TABLES = (
     "scheduled_action_schedules", "scheduled_actions", "scheduled_action_waits", "scheduled_action_holds",
     "scheduled_action_limit_slots", "scheduled_action_limit_keys", "scheduled_action_wakes",
-    "scheduled_action_settings",
+    "scheduled_action_settings", "scheduled_action_executors",
 )  # fmt: skip
 
 
@@ -119,6 +121,13 @@ class Series:
     def add_limits(self, action_ids: list) -> None:
         """Give each of the actions a limit key of its own, whose rates and slots are limited."""
         self.change("update scheduled_actions set limit_keys = array['key:' || id] where id = any (%s)", action_ids)
+
+    def add_executor(self, action_ids: list, *, parked_by: str | None = "queue:media") -> None:
+        """Make the actions due actions of an executor, by default in its queue."""
+        executors = config.settings_of({"executors": {"media": {"types": ["test:*"]}}}).executors
+        write_executors(self.connection, executors, replace=True)
+        self.change("update scheduled_actions set parked_by = %s where id = any (%s)", parked_by, action_ids)
+        self.make_due(action_ids)
 
     def claim_queued(self, connection: psycopg.Connection) -> list[Claimed]:
         """Claim the actions that are in the queues of limit keys, as a tick does; in autocommit mode."""
@@ -335,6 +344,34 @@ def claim_from_queues(series):
     )
     series.make_due(series.planned)
     return series.claim_queued
+
+
+@path()
+def claim_for_a_worker(series):
+    series.add_executor(series.planned)
+    queue = ExecutorQueue("media", (series.project.series,), series.project.config.settings)
+    return lambda own: queue.claim(own, wanted=9, lease_seconds=60)
+
+
+@path()
+def claim_limited_actions_for_a_worker(series):
+    series.add_limits(series.planned)
+    series.add_executor(series.planned, parked_by="limit")
+    queue = ExecutorQueue("media", (series.project.series,), series.project.config.settings)
+    return lambda own: queue.claim(own, wanted=9, lease_seconds=60)
+
+
+@path()
+def park(series):
+    series.add_executor(series.planned, parked_by=None)
+    return lambda own: parking.park_first(own, most=9, has_queued=True)
+
+
+@path()
+def return_queues(series):
+    series.add_executor(series.planned)
+    write_executors(series.connection, {}, replace=True)
+    return parking.return_queues
 
 
 @path()

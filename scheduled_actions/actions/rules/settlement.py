@@ -302,7 +302,8 @@ def history_entry(
     *,
     started_at: datetime | None,
     ended_at: datetime | None,
-    tick_id: UUID | None,
+    tick_id: UUID | None = None,
+    worker_id: UUID | None = None,
 ) -> dict[str, Any] | None:
     """Return the history entry of a settlement; None if it adds none."""
     if settlement.entry is None:
@@ -314,6 +315,7 @@ def history_entry(
         **({} if ended_at is None else {"ended_at": ended_at.isoformat()}),
         **({} if settlement.error is None else {"error": settlement.error}),
         **({} if tick_id is None else {"tick": str(tick_id)}),
+        **({} if worker_id is None else {"worker": str(worker_id)}),
     }
 
 

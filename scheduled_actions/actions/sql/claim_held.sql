@@ -18,6 +18,7 @@ with oldest as materialized (
   where a.action_type <> all (%(excluded)s::text[])
     and a.parked_by is null
     and a.limit_keys is null
+    -- include: actions/not_of_executor
     -- include: actions/not_paused
   union
   select unnest(%(kept)s::uuid[])

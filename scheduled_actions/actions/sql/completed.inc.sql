@@ -11,6 +11,9 @@ with completed as (
     result = coalesce(nullif(o.result, 'null')::jsonb, a.result),
     claim_token = null,
     lease_expires_at = null,
+    executor = null,
+    announced_at = null,
+    worker_id = null,
     updated_at = scheduled_actions_now()
   from unnest(ids, tokens, started, ended, attempts_allowed, results)
     as o (id, token, started, ended, max_attempts, result)

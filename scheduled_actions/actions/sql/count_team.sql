@@ -1,7 +1,7 @@
 -- Returns the number of a team's actions by type and status, counting the newest `most` per status. For pending actions
 -- it also returns how many are due and not parked, how many of those have been due for longer than `overdue_seconds`, and
 -- for how many seconds the oldest has been due; then how many due ones are in the queues of limit keys, and how many are
--- parked by pauses.
+-- parked by pauses, and how many are in the queues of executors.
 select
   m.status, m.action_type, count(*),
   count(*) filter (where m.is_due and m.parked_by is null),
@@ -12,7 +12,8 @@ select
   extract(epoch from scheduled_actions_now() - min(m.due_since) filter (
     where m.is_due and m.parked_by is null))::double precision,
   count(*) filter (where m.is_due and m.parked_by = 'limit'),
-  count(*) filter (where m.is_due and m.parked_by <> 'limit')
+  count(*) filter (where m.is_due and m.parked_by <> 'limit' and m.parked_by not like 'queue:%%'),
+  count(*) filter (where m.is_due and m.parked_by like 'queue:%%')
 from unnest(%(statuses)s::text[]) s (status)
 cross join lateral (
   select

@@ -2,7 +2,7 @@
 -- have been due for longer than `overdue_seconds`, and for how many seconds the oldest of those, and of the first due
 -- actions of each priority, has been due; then how many due actions are in the queues of limit keys, and how many are
 -- parked by pauses (at most `most` each). Reads the claim indexes priority by priority, so that actions scheduled for
--- later cost nothing.
+-- later cost nothing. The last number is that of due actions in the queues of executors.
 with recursive
 -- include: actions/waiting_priorities,
 due as (
@@ -86,5 +86,16 @@ select
       order by a.parked_by, a.priority, a.scheduled_at, a.id
       limit %(most)s
     ) paused
+  ),
+  (
+    select count(*)
+    from (
+      select
+      from scheduled_actions a
+      -- The name of a queue begins with "queue:", the only other value with "limit".
+      where a.status = 'pending' and a.parked_by > 'm' and a.scheduled_at <= scheduled_actions_now()
+      order by a.parked_by, a.priority, a.scheduled_at, a.id
+      limit %(most)s
+    ) for_executors
   )
 from due d

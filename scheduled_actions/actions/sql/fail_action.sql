@@ -8,6 +8,9 @@ with failed as (
     completed_at = scheduled_actions_now(),
     claim_token = null,
     lease_expires_at = null,
+    executor = null,
+    announced_at = null,
+    worker_id = null,
     parked_by = null,
     updated_at = scheduled_actions_now()
   where a.id = %(action_id)s and a.claim_token = %(token)s

@@ -36,6 +36,7 @@ locked as (
     and a.lock_group is null
     and a.parked_by is null
     and a.scheduled_at <= scheduled_actions_now()
+    -- include: actions/not_of_executor
     -- include: actions/not_paused
   for update of a skip locked
 ),

@@ -37,6 +37,7 @@ seen as materialized (
       and a.priority = p.priority
       and a.scheduled_at <= scheduled_actions_now()
       -- include: actions/after_position
+      -- include: actions/not_of_executor
       -- include: actions/not_paused
     order by a.scheduled_at, a.id
     limit %(window)s

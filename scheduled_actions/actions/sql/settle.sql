@@ -39,6 +39,9 @@ settled as (
     end,
     claim_token = null,
     lease_expires_at = null,
+    executor = null,
+    announced_at = null,
+    worker_id = null,
     updated_at = scheduled_actions_now()
   from outcome o
   where a.id = o.id and a.claim_token = o.token

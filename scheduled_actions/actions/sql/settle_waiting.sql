@@ -34,8 +34,9 @@ tick as materialized (
     to_jsonb(scheduled_actions_now()) as now,
     jsonb_build_object('since', scheduled_actions_now(), 'checks', 1, 'unmet_since', scheduled_actions_now()) as first_wait,
     jsonb_build_object(
-      'outcome', 'waited', 'started_at', scheduled_actions_now(), 'ended_at', scheduled_actions_now(), 'tick',
-      %(tick_id)s::uuid) as entry
+      'outcome', 'waited', 'started_at', scheduled_actions_now(), 'ended_at', scheduled_actions_now(),
+      case when %(worker_id)s::uuid is null then 'tick' else 'worker' end,
+      coalesce(%(worker_id)s::uuid, %(tick_id)s::uuid)) as entry
 ),
 settled as (
   update scheduled_actions a
@@ -75,6 +76,9 @@ settled as (
     dedup_open = false,
     claim_token = null,
     lease_expires_at = null,
+    executor = null,
+    announced_at = null,
+    worker_id = null,
     updated_at = scheduled_actions_now()
   from (
     select p.*, p.id in (select k.id from woken k) as is_woken, t.now, t.first_wait, t.entry

@@ -20,6 +20,7 @@ seen as materialized (
       and a.scheduled_at <= scheduled_actions_now()
       -- include: actions/after_position
       and a.action_type <> all (%(excluded)s::text[])
+      -- include: actions/not_of_executor
       -- include: actions/not_paused
     order by a.scheduled_at, a.id
     limit %(window)s

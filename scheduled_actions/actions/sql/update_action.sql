@@ -17,6 +17,8 @@ set
   -- Due actions are parked; the claims find it again at its new time, or without limit keys. New keys move it to another queue.
   parked_by = case
     when coalesce(%(scheduled_at)s, scheduled_actions_now() + %(delay)s::interval) > scheduled_actions_now() then null
+    -- It is parked again in the place that it has then.
+    when a.parked_by like 'queue:%%' then null
     when %(sets_limit)s and %(limit)s::text[] is null then nullif(a.parked_by, 'limit')
     else a.parked_by
   end,

@@ -31,7 +31,7 @@ _ENVIRONMENT_SIMILARITY = 0.4
 #: Default of `batch_size` with `database_direct`.
 _DIRECT_BATCH_SIZE = 500
 #: Tables with names chosen by the user; no environment variable overrides them.
-_TABLES = frozenset({"channels", "concurrency_of", "endpoints", "events", "limits", "queries"})
+_TABLES = frozenset({"channels", "concurrency_of", "endpoints", "events", "executors", "limits", "queries"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +173,14 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Executor:
+    """Workers on other machines that run the actions of some types."""
+
+    #: Action types, and prefixes of types followed by `*`.
+    types: tuple[str, ...] = field(metadata={"check": checks.type_patterns})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of `scheduled_actions.toml`."""
 
@@ -214,6 +222,10 @@ class Settings:
     conditions: Conditions = Conditions()
     #: Limits by pattern: a limit key, or a prefix of keys followed by `*`.
     limits: dict[str, Limit] = field(default_factory=dict, metadata={"check": partial(checks.limit_patterns, Limit)})
+    #: Workers that run some action types on other machines, by name.
+    executors: dict[str, Executor] = field(
+        default_factory=dict, metadata={"check": partial(checks.executors, Executor)}
+    )
     #: Queries of conditions and of `for_each`, by name.
     queries: dict[str, Query] = field(default_factory=dict, metadata={"check": partial(checks.named, Query, "queries")})
 

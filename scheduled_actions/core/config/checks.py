@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from itertools import combinations, product
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -121,6 +122,41 @@ def limit_patterns(kind: type[Section], value: Any) -> dict[str, Section]:  # no
             f"{pattern!r}",
         )
     return {pattern: section(kind, given, f'"{pattern}"') for pattern, given in value.items()}
+
+
+def type_patterns(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of TOML
+    """Return 1 to 100 action types, or prefixes of types followed by `*`, as a tuple."""
+    _require(_is_list(value), 'must be a list of 1 to 100 action types, such as ["video:*"]')
+    for pattern in value:
+        _require(
+            isinstance(pattern, str) and re.fullmatch(r"[A-Za-z0-9._:\-]{0,199}[A-Za-z0-9._:\-*]", pattern),
+            f'must contain only action types and prefixes such as "video:render" and "video:*" (up to 200 letters, '
+            f'digits, ".", "_", ":" or "-", a star only at the end), not {pattern!r}',
+        )
+    return tuple(value)
+
+
+def executors(kind: type[Section], value: Any) -> dict[str, Section]:  # noqa: ANN401 - any value of TOML
+    """Convert the table of executors to dataclasses, by name; no action type may belong to two of them."""
+    converted = named(kind, "executors", value)
+    for (name, one), (other_name, other) in combinations(converted.items(), 2):
+        for pattern, other_pattern in product(one.types, other.types):  # type: ignore[attr-defined]  # of `Executor`
+            _require(
+                not _overlap(pattern, other_pattern),
+                f"must have each action type in one executor only: {pattern!r} of {name} and {other_pattern!r} of "
+                f"{other_name} overlap",
+            )
+    return converted
+
+
+def _overlap(pattern: str, other: str) -> bool:
+    """Return whether an action type can match both patterns."""
+    prefix, other_prefix = pattern.rstrip("*"), other.rstrip("*")
+    return (
+        prefix == other_prefix
+        or (pattern.endswith("*") and other_prefix.startswith(prefix))
+        or (other.endswith("*") and prefix.startswith(other_prefix))
+    )
 
 
 def flag(value: Any) -> bool:  # noqa: ANN401 - any value of TOML

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from scheduled_actions.core.errors.families import RequestError, error_class, short, short_text
-from scheduled_actions.core.messages import did_you_mean
+from scheduled_actions.core.messages import did_you_mean, listed
 
 
 @error_class
@@ -169,6 +169,26 @@ class UnknownPause(RequestError):
         return f"no active pause {self.reference}; " + (
             f"paused are {listed}" if listed else "there are no active pauses"
         )
+
+
+@error_class
+class UnknownExecutor(RequestError):
+    """The settings have no executor of that name."""
+
+    name: str
+    #: The names of the executors in the settings.
+    known: Iterable[str]
+
+    def __post_init__(self) -> None:
+        self.known = tuple(sorted(self.known))
+
+    def __str__(self) -> str:
+        known = tuple(self.known)
+        if not known:
+            hint = 'add the section [executors.NAME] with types = ["…"] to scheduled_actions.toml'
+            return f'executor "{short_text(self.name)}" is unknown, because the settings have no executors: {hint}'
+        others = f"the settings have {listed(known, most=12)}"
+        return f'executor "{short_text(self.name)}" is unknown; {did_you_mean(self.name, known, otherwise="")} {others}'
 
 
 @error_class

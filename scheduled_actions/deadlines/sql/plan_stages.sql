@@ -7,6 +7,8 @@ set
   scheduled_at = excluded.scheduled_at,
   payload = excluded.payload,
   -- Due actions are parked; the claims find it again at its new time.
-  parked_by = case when excluded.scheduled_at <= scheduled_actions_now() then a.parked_by end,
+  parked_by = case
+    when excluded.scheduled_at <= scheduled_actions_now() and a.parked_by not like 'queue:%%' then a.parked_by
+  end,
   updated_at = scheduled_actions_now()
 where a.status = 'pending' and (a.scheduled_at <> excluded.scheduled_at or a.payload <> excluded.payload)

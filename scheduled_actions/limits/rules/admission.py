@@ -13,14 +13,25 @@ class KeyId(NamedTuple):
 
 
 class QueuedAction(NamedTuple):
-    """A due action in the queue of its first limit key."""
+    """A due action in the queue of its first limit key, or of its executor."""
 
     id: UUID
+    #: Empty without limit keys.
     keys: tuple[KeyId, ...]
     #: The team of its lock group, '' for none, and the group; None without a lock group.
     lock_group: tuple[str, str] | None = None
     #: Whether the action kept its lock group while it was pending.
     holds_group: bool = False
+    priority: int = 0
+    #: When it is due, in epoch seconds.
+    scheduled_epoch: float = 0.0
+    #: '' for none.
+    team_id: str = ""
+
+    @property
+    def place(self) -> tuple[int, float, int]:
+        """The place in the order of claims."""
+        return self.priority, self.scheduled_epoch, self.id.int
 
 
 def admit(candidates: Iterable[QueuedAction], rooms: Mapping[KeyId, int], *, wanted: int) -> list[QueuedAction]:

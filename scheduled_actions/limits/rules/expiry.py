@@ -35,6 +35,8 @@ def _waited_for(claimed: Claimed) -> str:
         return f"before attempt {claimed.attempts + 1}{failure}"
     if claimed.expired_while == "limit":
         return f"while it was queued by its limit ({', '.join(claimed.limit_keys or ())})"
+    if claimed.expired_while and claimed.expired_while.startswith("queue:"):
+        return f"while no worker of its executor ({claimed.expired_while.removeprefix('queue:')}) was free"
     if claimed.expired_while:
         return "while it was paused"
     return _WAITED.get(claimed.last_outcome, "before it started")

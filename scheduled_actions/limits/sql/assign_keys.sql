@@ -12,6 +12,9 @@ queued as (
     parked_by = 'limit',
     claim_token = null,
     lease_expires_at = null,
+    executor = null,
+    announced_at = null,
+    worker_id = null,
     updated_at = scheduled_actions_now()
   from given g
   where a.id = g.id and a.id = any (array(select n.id from given n)) and a.status = 'processing'

@@ -1,4 +1,4 @@
--- The admitted actions are claimed by this tick. Each takes a slot of each of its keys, whose rows this transaction has
+-- The admitted actions are claimed by this tick, or by a worker of `executor`, which leaves expired ones to ticks. Each takes a slot of each of its keys, whose rows this transaction has
 -- locked, and advances the rate of those keys.
 -- `keys_of`, `team_ids` and `limit_keys` are parallel arrays: an action, and the team and name of one of its keys.
 with due as materialized (
@@ -13,6 +13,14 @@ with due as materialized (
       a.lock_group is null
       or exists (select from scheduled_action_holds h where h.action_id = a.id and h.busy_until is null)
     )
+    and (
+      a.action_type like any (array(
+        select unnest(e.type_patterns)
+        from scheduled_action_executors e
+        where %(executor)s::text is null or e.name = %(executor)s
+      ))
+    ) = (%(executor)s::text is not null)
+    and (%(executor)s::text is null or a.expires_at is null or a.expires_at > scheduled_actions_now())
     -- include: actions/not_paused
   for update of a skip locked
 ),
@@ -22,6 +30,7 @@ claimed as (
     status = 'processing',
     claim_token = %(token)s,
     lease_expires_at = %(lease_expires_at)s,
+    executor = %(executor)s,
     parked_by = null,
     dedup_open = false,
     updated_at = scheduled_actions_now()

@@ -8,5 +8,6 @@ from scheduled_actions_find_queued(
   excluded => %(excluded)s::text[],
   left_out => %(left_out)s::text[],
   passed_over => %(passed_over)s::uuid[],
-  most_queues => %(most_queues)s
+  most_queues => %(most_queues)s,
+  executor => %(executor)s
 )

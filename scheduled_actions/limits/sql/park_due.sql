@@ -1,5 +1,6 @@
--- At most `most` due actions that a pause holds back are parked by it, so that claims do not read past them. Reads at most
--- `window` due actions without a lock group and as many with one, after a position in the order of the claims.
+-- At most `most` due actions that a pause holds back are parked by it, so that claims do not read past them; those of
+-- executors in the queues of these, or of their limit keys. Reads at most `window` due actions without a lock group and as
+-- many with one, after a position in the order of the claims.
 -- Returns the number parked, and the position for the next statement: null if there are no further due actions.
 with recursive
 -- include: actions/waiting_priorities,
@@ -48,14 +49,26 @@ grouped_seen as materialized (
   where g.priority >= coalesce(%(after_priority)s::smallint, g.priority)
   limit %(window)s
 ),
+executors as materialized (
+  select e.type_patterns from scheduled_action_executors e where not e.is_returning
+),
 held as materialized (
   select a.id, a.priority, a.scheduled_at
   from (select * from free_seen union all select * from grouped_seen) a
   where exists (
     -- include: limits/pause_of
   )
+  or a.action_type like any (array(select unnest(e.type_patterns) from executors e))
   order by a.priority, a.scheduled_at, a.id
   limit %(most)s
+),
+-- Locked only if there is an action to park. Otherwise, types could be removed from an executor, and its queue return,
+-- before this statement commits.
+queues as materialized (
+  select e.name, e.type_patterns
+  from scheduled_action_executors e
+  where not e.is_returning and exists (select from held)
+  for share of e skip locked
 ),
 locked as materialized (
   select a.id
@@ -68,9 +81,18 @@ locked as materialized (
 ),
 parked as (
   update scheduled_actions a
-  set parked_by = (
-    -- include: limits/pause_of
-  )::text
+  set parked_by = coalesce(
+    (
+      -- include: limits/pause_of
+    )::text,
+    (
+      select case when a.limit_keys is null then 'queue:' || q.name else 'limit' end
+      from queues q
+      where a.action_type like any (q.type_patterns)
+      order by q.name
+      limit 1
+    )
+  )
   where a.id = any (array(select l.id from locked l))
 ),
 -- Where each list was cut off: the next statement continues after the first of them.

@@ -6,6 +6,9 @@ set
   error_message = t.reason,
   claim_token = null,
   lease_expires_at = null,
+  executor = null,
+  announced_at = null,
+  worker_id = null,
   history = scheduled_actions_append_history(a.history, jsonb_build_object(
     'outcome', 'skipped', 'at', scheduled_actions_now(), 'reason', t.reason)),
   updated_at = scheduled_actions_now()

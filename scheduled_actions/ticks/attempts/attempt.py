@@ -98,6 +98,7 @@ class Attempt(Job):
         "import_deadline",
         "is_awaited",
         "is_settled",
+        "lease_until",
         "max_attempts",
         "options",
         "pending_check",
@@ -129,6 +130,8 @@ class Attempt(Job):
         self.import_deadline: float | None = None
         #: Whether the action's schedule, or another occurrence of its series, waits for its end.
         self.is_awaited = False
+        #: When the attempt is abandoned because its lease is about to end, on the monotonic clock; None: with its tick.
+        self.lease_until: float | None = None
         #: Whether the handler's transaction has already committed the settlement.
         self.is_settled = False
         #: The delay before a retry that the handler's own retry policy returned, or the reason why it returned none;
@@ -303,11 +306,9 @@ class InFlightAttempts:
         now = self._state.monotonic()
         for attempt in list(self.attempts) if now >= self._budget.answer_by else self._running():
             if (limit := attempt.times_out_at) is not None and now >= limit:
-                self._abandon(attempt, None)
+                self.abandon(attempt, None)
             elif now >= self._budget.answer_by:
-                self._abandon(
-                    attempt, f"abandoned after {now - (attempt.started or now):.1f} s: the tick's time was up"
-                )
+                self.abandon(attempt, f"abandoned after {now - (attempt.started or now):.1f} s: the tick's time was up")
         return is_nudged
 
     def times_out_at(self) -> float | None:
@@ -319,12 +320,12 @@ class InFlightAttempts:
         running = JobState.RUNNING
         return [attempt for attempt in self.attempts if attempt.state is running]
 
-    def give_up(self) -> None:
+    def give_up(self, reason: str = "abandoned: the tick ended early") -> None:
         """Abandon all attempts, so that no handler starts any more and each action has a result."""
         for attempt in list(self.attempts):
-            self._abandon(attempt, "abandoned: the tick ended early")
+            self.abandon(attempt, reason)
 
-    def _abandon(self, attempt: Attempt, reason: str | None) -> None:
+    def abandon(self, attempt: Attempt, reason: str | None) -> None:
         """Abandon an attempt, unless the attempt has just ended; `reason` is None for a timeout."""
         if self._state.threads.abandon(attempt) is None:
             if self._state.monotonic() >= self._budget.answer_by:
@@ -360,6 +361,8 @@ class RunningTick:
     row: TickRow
     #: When the statement that inserted the row was sent, on the monotonic clock.
     begun: float
+    #: The worker of an executor that runs the actions, with the id of `row`; None: a tick.
+    worker_id: UUID | None = None
 
     def settlement_of(self, attempt: Attempt) -> SettlementRow:
         """Convert the result of an attempt to the row that settles it."""
@@ -375,7 +378,14 @@ class RunningTick:
             settlement=decided,
             started_at=started_at,
             ended_at=ended_at,
-            entry=history_entry(claimed, decided, started_at=started_at, ended_at=ended_at, tick_id=self.row.id),
+            entry=history_entry(
+                claimed,
+                decided,
+                started_at=started_at,
+                ended_at=ended_at,
+                tick_id=self.tick_id,
+                worker_id=self.worker_id,
+            ),
             max_attempts=attempt.max_attempts,
             schedule_id=claimed.schedule_id,
             follow_ups=attempt.result.follow_ups,
@@ -387,6 +397,15 @@ class RunningTick:
             return None
         found = expiry(claimed, now=self._database_time(self.state.monotonic()).timestamp())
         return None if found is None else AttemptResult(found)
+
+    @property
+    def tick_id(self) -> UUID | None:
+        """The id of the tick; None for a worker."""
+        return self.row.id if self.worker_id is None else None
+
+    def lease_ends(self, attempt: Attempt) -> datetime:
+        """Return when the lease of an attempt expires."""
+        return self.row.lease_expires_at if attempt.lease_until is None else self._database_time(attempt.lease_until)
 
     def _database_time(self, instant: float) -> datetime:
         """Convert an instant of the monotonic clock to the database's time."""

@@ -327,7 +327,7 @@ class AttemptRunner:
                 state=state,
                 metadata=metadata,
                 history=history,
-                lease_ends=self._tick.row.lease_expires_at,
+                lease_ends=self._tick.lease_ends(attempt),
             ),
             attempt=number,
             state=state,

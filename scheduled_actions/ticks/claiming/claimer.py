@@ -268,13 +268,7 @@ class Claimer:
             self._end(self._attempts.make(refused), AttemptResult(Failed(reason, is_final=True)))
         fits, before = False, None
         awaited = self._state.settler.awaited(claimed.kept) - claimed.unawaited
-        expired = {
-            one.id: late
-            for one in claimed.kept
-            if one.expires_epoch is not None and (late := self._tick.expired(one)) is not None
-        }
-        unexpired = [one for one in claimed.kept if one.id not in expired] if expired else claimed.kept
-        evaluated = {**evaluate_conditions(unexpired, self._tick.connection, self._state.hooks.evaluate), **expired}
+        evaluated = evaluate_claimed(self._tick, claimed.kept)
         waiting = 0
         for one in claimed.kept:
             attempt = self._attempts.make(one)
@@ -314,6 +308,15 @@ class Claimer:
             self._too_long.add(claimed.action_type)
             self._tick.report.add_error(claimed.id, claimed.action_type, reason)
             log.warning("action.too_long id=%s action_type=%s", claimed.id, claimed.action_type)
+
+
+def evaluate_claimed(tick: RunningTick, claimed: Sequence[Claimed]) -> Evaluated:
+    """Return the result of each action that has expired or whose condition does not hold, as `evaluate_conditions`."""
+    expired = {
+        one.id: late for one in claimed if one.expires_epoch is not None and (late := tick.expired(one)) is not None
+    }
+    unexpired = [one for one in claimed if one.id not in expired] if expired else claimed
+    return {**evaluate_conditions(unexpired, tick.connection, tick.state.hooks.evaluate), **expired}
 
 
 def evaluate_conditions(claimed: Sequence[Claimed], connection: RetryingConnection, evaluate: Evaluate) -> Evaluated:

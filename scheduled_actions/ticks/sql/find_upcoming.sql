@@ -1,6 +1,6 @@
 -- Returns whether this holder still has the linger lease, whether actions are due, the seconds until the next action
--- becomes due (null if none does within `window_seconds`), whether there are changes that actions may wait for, and
--- whether a pending action has passed its expires_at.
+-- becomes due (null if none does within `window_seconds`), whether there are changes that actions may wait for,
+-- whether a pending action has passed its expires_at, whether a pause has ended, and whether executors exist.
 with recursive
 -- include: actions/waiting_priorities,
 ahead (first_at, next_at) as (
@@ -54,4 +54,5 @@ select
     order by a.expires_at
     limit 1
   ) <= scheduled_actions_now(), false),
-  exists (select from scheduled_action_pauses p where p.ends_at <= scheduled_actions_now())
+  exists (select from scheduled_action_pauses p where p.ends_at <= scheduled_actions_now()),
+  exists (select from scheduled_action_executors)

@@ -36,6 +36,7 @@ from scheduled_actions.core.errors import (
     UnknownDeadline,
     UnknownDelivery,
     UnknownEndpoint,
+    UnknownExecutor,
     UnknownFact,
     UnknownFeed,
     UnknownPause,
@@ -183,6 +184,7 @@ _STATUSES: dict[type[ScheduledActionsError], HTTPStatus] = {
     ActionTypeForbidden: HTTPStatus.FORBIDDEN,
     BudgetExceeded: HTTPStatus.UNPROCESSABLE_ENTITY,
     UnknownActionType: HTTPStatus.UNPROCESSABLE_ENTITY,
+    UnknownExecutor: HTTPStatus.UNPROCESSABLE_ENTITY,
     **dict.fromkeys(
         (
             UnknownAction, UnknownActionTypePage, UnknownDeadline, UnknownDelivery, UnknownEndpoint, UnknownFact,

@@ -74,6 +74,7 @@ create or replace function scheduled_actions_claim_free(
               else '00000000-0000-0000-0000-000000000000' end
           )
           and a.action_type <> all (excluded)
+          -- include: actions/not_of_executor
           -- include: actions/not_paused
         order by a.scheduled_at, a.id
         limit wanted

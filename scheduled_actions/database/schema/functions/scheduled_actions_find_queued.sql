@@ -1,5 +1,6 @@
 -- Returns due actions from the queues of limit keys that are open now, at most `wanted`, in the order of the claim; locks
--- nothing. Visits at most `most_queues` queues after a position, and at most 500 actions of each.
+-- nothing. With `executor`, those that its workers run; without, those that ticks run. Visits at most `most_queues` queues
+-- after a position, and at most 500 of these actions of each, among the first 5,000.
 -- Each row has the scopes of its keys, and whether the action has kept its lock group. The last row has no id: it has the
 -- last queue visited if there may be further ones, and the seconds until the rate of one of the visited queues allows a
 -- start.
@@ -11,11 +12,12 @@ create or replace function scheduled_actions_find_queued(
   excluded text[],
   left_out text[],
   passed_over uuid[],
-  most_queues integer
+  most_queues integer,
+  executor text default null
 )
   returns table (
     id uuid, limit_keys text[], scopes text[], team_id text, lock_group text, holds_group boolean,
-    opens_in_seconds double precision, priority smallint, scheduled_at timestamptz
+    opens_in_seconds double precision, priority smallint, scheduled_epoch double precision
   )
   language plpgsql stable
   set enable_seqscan = off
@@ -65,13 +67,24 @@ create or replace function scheduled_actions_find_queued(
       cross join lateral (
         select a.id, a.limit_keys, a.team_id, a.lock_group, a.priority, a.scheduled_at
         from (
-          select w.*
-          from scheduled_actions w
-          where w.status = 'pending'
-            and w.parked_by = 'limit'
-            and w.limit_keys[1] = o.limit_key
-            and coalesce(w.team_id, '') = o.team_id
-          order by w.priority, w.scheduled_at, w.id
+          select q.*
+          from (
+            select w.*
+            from scheduled_actions w
+            where w.status = 'pending'
+              and w.parked_by = 'limit'
+              and w.limit_keys[1] = o.limit_key
+              and coalesce(w.team_id, '') = o.team_id
+            order by w.priority, w.scheduled_at, w.id
+            limit 5000
+          ) q
+          where (
+            q.action_type like any (array(
+              select unnest(e.type_patterns)
+              from scheduled_action_executors e
+              where scheduled_actions_find_queued.executor is null or e.name = scheduled_actions_find_queued.executor
+            ))
+          ) = (scheduled_actions_find_queued.executor is not null)
           limit 500
         ) a
         where a.scheduled_at <= scheduled_actions_now()
@@ -124,7 +137,7 @@ create or replace function scheduled_actions_find_queued(
       end,
       f.team_id, f.lock_group,
       f.lock_group is not null and exists (select from scheduled_action_holds h where h.action_id = f.id),
-      null::float8, f.priority, f.scheduled_at
+      null::float8, f.priority, date_part('epoch', f.scheduled_at)
     from found f
     union all
     select

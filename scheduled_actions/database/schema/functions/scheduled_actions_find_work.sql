@@ -4,6 +4,8 @@
 -- `has_queued`: actions are in the queues of limit keys. `has_late`: a pending action has passed its expires_at.
 -- `has_only_free`: the only work is due actions without a lock group. `has_teams`: any action, also an ended one, has a team.
 -- `has_old_holds` also stands for slots that may be left over.
+-- `may_park`: actions are due, and executors exist that may run them. `has_returning`: actions in the queues of executors
+-- return to the claims.
 -- Actions also count as due if pending ones have several priorities: the exact answer needs a scan over all of them.
 -- Each part reads the first entry of an index regardless of the statistics, because the cached plan may date from when
 -- the tables were small. This is a function, so that a session plans it only once: an empty tick runs little else.
@@ -27,6 +29,8 @@ create or replace function scheduled_actions_find_work(
   out has_pauses boolean,
   out has_ended_pauses boolean,
   out has_old_keys boolean,
+  out may_park boolean,
+  out has_returning boolean,
   out has_only_free boolean,
   out has_teams boolean,
   out is_recorded boolean
@@ -62,6 +66,8 @@ create or replace function scheduled_actions_find_work(
     has_pauses := exists (select from scheduled_action_pauses);
     has_ended_pauses := has_pauses
       and exists (select from scheduled_action_pauses p where p.ends_at <= scheduled_actions_now());
+    may_park := exists (select from scheduled_action_executors);
+    has_returning := may_park and exists (select from scheduled_action_executors e where e.is_returning);
     has_old_keys := coalesce((
       select k.used_at from scheduled_action_limit_keys k order by k.used_at limit 1
     ) < scheduled_actions_now() - interval '1 hour', false);
@@ -143,7 +149,9 @@ create or replace function scheduled_actions_find_work(
       ) < scheduled_actions_now() - make_interval(days => scheduled_actions_find_work.retention_days), false)
     into may_have_free, may_have_grouped, has_expired, has_lost_ticks, has_old_holds, has_unhandled, has_prunable;
     has_other_work := may_have_grouped or has_expired or has_lost_ticks or has_old_holds or has_unhandled or has_prunable
-      or has_wakes or has_queued or has_late or has_pauses or has_old_keys;
+      or has_wakes or has_queued or has_late or has_pauses or has_old_keys
+      or has_returning;
+    may_park := may_park and (may_have_free or may_have_grouped);
     has_only_free := may_have_free and not has_other_work;
     is_recorded := may_be_idle and not (may_have_free or has_other_work);
     if is_recorded then

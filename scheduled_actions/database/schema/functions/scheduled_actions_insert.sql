@@ -43,6 +43,7 @@ create or replace function scheduled_actions_insert(
         on_failure = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_failure else a.on_failure end,
         limit_keys = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.limit_keys else a.limit_keys end,
         parked_by = case
+          when a.parked_by like 'queue:%' then null
           when scheduled_actions_insert.dedup_mode = 'latest' and excluded.limit_keys is null
             then nullif(a.parked_by, 'limit')
           else a.parked_by

@@ -1,4 +1,4 @@
--- An active listener is notified of new work; without a listener, this reads a single row.
+-- An active listener and the workers of executors are notified of new work; without any, this reads a single row.
 create or replace function scheduled_actions_notify_listeners() returns trigger
   language plpgsql
   as $$
@@ -9,6 +9,10 @@ create or replace function scheduled_actions_notify_listeners() returns trigger
       where s.name = 'linger_lease'
         and s.value ->> 0 like 'listen:%'
         and s.updated_at > scheduled_actions_now() - interval '10 seconds'
+    ) or exists (
+      select
+      from scheduled_action_workers w
+      where w.finished_at is null and w.seen_at > scheduled_actions_now() - interval '2 minutes'
     ) then
       perform pg_notify('scheduled_actions', '');
     end if;

@@ -292,8 +292,8 @@ class ActionTemplate(Record):
     "been pruned.",
     cancel_requested_at=None,
     lease_expires_at=None,
-    parked_by="Why ticks pass over a due action: `limit` while it is queued for its limit keys, or the id of a pause; "
-    "null for other actions.",
+    parked_by="Why ticks pass over a due action: `limit` while it is queued for its limit keys, the id of a pause, or "
+    "`queue:NAME` while it waits for a worker of its executor; null for other actions.",
     expires_at="No attempt starts from then on; null: the action does not expire.",
     on_expiry="How it ends if it has not started by `expires_at`: `skip` or `fail`; null without `expires_at`.",
     history="Attempts, and changes by people, oldest first: the first 5 and the last 45 entries. A first attempt that "

@@ -1,0 +1,1 @@
+"""`executors`: workers that run some action types on other machines."""

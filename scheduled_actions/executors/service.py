@@ -1,0 +1,218 @@
+"""Run workers of executors in this process, and list the executors."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from scheduled_actions.actions.claims import ClaimHook
+from scheduled_actions.core.config import Settings
+from scheduled_actions.core.errors import DatabaseBusy, UnknownExecutor
+from scheduled_actions.database.boundary import temporary_refusal
+from scheduled_actions.database.connection import Database
+from scheduled_actions.database.statements import Statements
+from scheduled_actions.executors import store
+from scheduled_actions.executors.claims import ExecutorQueue
+from scheduled_actions.executors.takeover import WorkerRow
+from scheduled_actions.executors.worker import Worker, WorkerOptions
+from scheduled_actions.ticks import Processor
+from scheduled_actions.ticks.report import TickReport
+from scheduled_actions.ticks.rules.plan import ANSWER_MARGIN_SECONDS, TickBudget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+sql = Statements(__file__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorState:
+    """An executor and its workers."""
+
+    name: str
+    #: Action types, and prefixes of types followed by `*`.
+    types: Sequence[str]
+    #: Number of due actions, at most 10,000.
+    due: int
+    #: Number of due actions that are in the queues of limit keys, at most 10,000.
+    queued: int
+    #: When the oldest due action became due; None without due actions.
+    oldest_due_at: datetime | None
+    #: Number of actions that its workers run.
+    running: int
+    #: Number of workers seen within the last two minutes that have not ended.
+    workers: int
+    #: When a worker last took actions over; None if none of the last day's workers did.
+    last_taken_at: datetime | None
+
+
+class Executors:
+    """The executors of one project.
+
+    Args:
+        database: The database of the project.
+        settings: Contains the executors and the time limits.
+        build_processor: Builds the state of a worker, with settings; called once per executor.
+        find_hooks: Returns the hooks of claims.
+        on_freed: Called when actions of other types may have become due.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        build_processor: Callable[[Settings], Processor],
+        find_hooks: Callable[[], Sequence[ClaimHook]],
+        on_freed: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._build_processor = build_processor
+        self._find_hooks = find_hooks
+        self._on_freed = on_freed
+        self._lock = threading.Lock()
+        self._is_stopping = False
+        #: By executor: the threads and the state of its worker in this process, and the worker's row.
+        self._workers: dict[str, tuple[Processor, WorkerRow]] = {}
+
+    def stop(self) -> None:
+        """Start no more handlers; running workers let their handlers end, and later ones do nothing."""
+        self._is_stopping = True
+        for processor, _ in list(self._workers.values()):
+            processor.stop()
+
+    def notify(self, name: str) -> None:
+        """Let the worker of an executor in this process look for due actions now; thread-safe."""
+        if name in self._workers:
+            self._workers[name][0].state.single_flight.notify()
+
+    def close(self) -> None:
+        """End the threads of the workers."""
+        for processor, _ in list(self._workers.values()):
+            processor.close()
+
+    def check_name(self, name: str) -> None:
+        """Check that the settings have an executor.
+
+        Raises:
+            UnknownExecutor: They have none of that name.
+        """
+        if name not in self._settings.executors:
+            raise UnknownExecutor(name, self._settings.executors)
+
+    def find(self, name: str | None = None) -> list[ExecutorState]:
+        """Return the executors in the database, by name; with `name`, only that one."""
+        names = None if name is None else [name]
+        with self._database.connection() as connection:
+            rows = sql.run(connection, "list_executors", {"names": names}).fetchall()
+        return [
+            ExecutorState(
+                name=found,
+                types=tuple(types),
+                due=due,
+                queued=queued,
+                oldest_due_at=oldest_due_at,
+                running=running,
+                workers=workers,
+                last_taken_at=taken_at,
+            )
+            for found, types, due, queued, oldest_due_at, running, workers, taken_at in rows
+        ]
+
+    def work(self, name: str, options: WorkerOptions, *, concurrency: int | None = None) -> TickReport:
+        """Run the actions of an executor until `stop` is called, or nothing is due (`until_idle`).
+
+        Args:
+            name: The executor.
+            options: How the worker runs.
+            concurrency: Number of handlers that run at the same time; None: as in the settings.
+
+        Raises:
+            UnknownExecutor: The settings have no such executor.
+            DatabaseUnavailable: The database cannot be reached, and `options` have no `on_outage`.
+        """
+        self.check_name(name)
+        settings = self._settings if concurrency is None else replace(self._settings, concurrency=concurrency)
+        processor, row = self._worker(name, settings)
+        never = float("inf")
+        budget = TickBudget(started=processor.state.monotonic(), run_until=never, answer_by=never)
+        with self._alone(processor, name) as is_alone:
+            return self._run(processor, row, budget, options) if is_alone else TickReport(busy=True)
+
+    def ping(self, name: str, *, caller: str = "", host_seconds: float | None = None) -> TickReport:
+        """Run the due actions of an executor within the time limits of a tick; return the counts.
+
+        Nothing was done if the report has `enabled` false, or `busy` true: a worker of this executor is running in this
+        process, or the process is stopping.
+
+        Args:
+            name: The executor.
+            caller: Name of the caller.
+            host_seconds: The host's time limit for this call, in seconds; None: only the setting applies.
+
+        Raises:
+            UnknownExecutor: The settings have no such executor.
+            DatabaseUnavailable: The database could not be reached, or was busy (`DatabaseBusy`).
+        """
+        self.check_name(name)
+        if not self._settings.enabled:
+            return TickReport(enabled=False)
+        processor, row = self._worker(name, self._settings)
+        state = processor.state
+        started = state.monotonic()
+        budget = TickBudget.by_settings(self._settings, started=started, host_seconds=host_seconds, lingers=False)
+        try:
+            with self._alone(processor, caller) as is_alone:
+                report = (
+                    self._run(processor, row, budget, WorkerOptions(until_idle=True))
+                    if is_alone
+                    else TickReport(busy=True)
+                )
+            report.remaining = sum(one.due for one in self.find(name))
+        except psycopg.Error as error:
+            if temporary_refusal(error) is None:
+                raise
+            raise DatabaseBusy(f"{type(error).__name__} ({error.sqlstate}) ended the worker") from error
+        report.more = report.remaining > 0
+        report.duration_ms = round((state.monotonic() - started) * 1000)
+        return report
+
+    def _worker(self, name: str, settings: Settings) -> tuple[Processor, WorkerRow]:
+        with self._lock:
+            if name not in self._workers:
+                processor = self._build_processor(settings)
+                if self._is_stopping:
+                    processor.stop()
+                self._workers[name] = processor, WorkerRow(executor=name, concurrency=settings.concurrency)
+            return self._workers[name]
+
+    @contextmanager
+    def _alone(self, processor: Processor, caller: str) -> "Iterator[bool]":
+        """Yield whether no other worker of the executor runs in this process; none begins before the block ends."""
+        state = processor.state
+        single_flight = state.single_flight
+        holder = None if state.is_stopping.is_set() else single_flight.acquire(patience_seconds=0, caller=caller)
+        try:
+            yield holder is not None
+        finally:
+            if holder is not None:
+                single_flight.release(holder)
+
+    def _run(self, processor: Processor, row: WorkerRow, budget: TickBudget, options: WorkerOptions) -> TickReport:
+        state = processor.state
+        prepare = partial(store.write_executors, executors=self._settings.executors, replace=False)
+        worker = Worker(
+            state,
+            ExecutorQueue(row.executor, self._find_hooks(), self._settings),
+            row,
+            budget,
+            replace(options, prepare=prepare, on_freed=self._on_freed),
+        )
+        # As in a tick: half of the margin is left for the answer.
+        with state.watchdog.guards(budget.answer_by + ANSWER_MARGIN_SECONDS / 2, worker.abort):
+            return worker.run()
