@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         set_deadlines,
         update_deadline,
     )
+    from scheduled_actions.client.executors import list_executors
     from scheduled_actions.client.limits import list_limits
     from scheduled_actions.client.pauses import list_pauses, pause, resume
     from scheduled_actions.client.people import notify, schedule_local
@@ -113,6 +114,7 @@ __all__ = [
     "get_schedule",
     "list_actions",
     "list_deadlines",
+    "list_executors",
     "list_facts",
     "list_limits",
     "list_pauses",
@@ -159,6 +161,7 @@ _LATER = {
     "Schedule": "scheduled_actions.schedules.model",
     "ScheduledActions": "scheduled_actions.web.extension",
     "get_calendar": "scheduled_actions.client.calendar",
+    "list_executors": "scheduled_actions.client.executors",
     "list_limits": "scheduled_actions.client.limits",
     **dict.fromkeys(("notify", "schedule_local"), "scheduled_actions.client.people"),
     **dict.fromkeys(

@@ -3,8 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,9 +14,9 @@ from scheduled_actions.core.config import Settings
 from scheduled_actions.core.errors import DatabaseBusy, UnknownExecutor
 from scheduled_actions.database.boundary import temporary_refusal
 from scheduled_actions.database.connection import Database
-from scheduled_actions.database.statements import Statements
 from scheduled_actions.executors import store
 from scheduled_actions.executors.claims import ExecutorQueue
+from scheduled_actions.executors.model import ExecutorState
 from scheduled_actions.executors.takeover import WorkerRow
 from scheduled_actions.executors.worker import Worker, WorkerOptions
 from scheduled_actions.ticks import Processor
@@ -26,29 +25,6 @@ from scheduled_actions.ticks.rules.plan import ANSWER_MARGIN_SECONDS, TickBudget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-sql = Statements(__file__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorState:
-    """An executor and its workers."""
-
-    name: str
-    #: Action types, and prefixes of types followed by `*`.
-    types: Sequence[str]
-    #: Number of due actions, at most 10,000.
-    due: int
-    #: Number of due actions that are in the queues of limit keys, at most 10,000.
-    queued: int
-    #: When the oldest due action became due; None without due actions.
-    oldest_due_at: datetime | None
-    #: Number of actions that its workers run.
-    running: int
-    #: Number of workers seen within the last two minutes that have not ended.
-    workers: int
-    #: When a worker last took actions over; None if none of the last day's workers did.
-    last_taken_at: datetime | None
 
 
 class Executors:
@@ -107,22 +83,8 @@ class Executors:
 
     def find(self, name: str | None = None) -> list[ExecutorState]:
         """Return the executors in the database, by name; with `name`, only that one."""
-        names = None if name is None else [name]
         with self._database.connection() as connection:
-            rows = sql.run(connection, "list_executors", {"names": names}).fetchall()
-        return [
-            ExecutorState(
-                name=found,
-                types=tuple(types),
-                due=due,
-                queued=queued,
-                oldest_due_at=oldest_due_at,
-                running=running,
-                workers=workers,
-                last_taken_at=taken_at,
-            )
-            for found, types, due, queued, oldest_due_at, running, workers, taken_at in rows
-        ]
+            return store.find_executors(connection, name)
 
     def work(self, name: str, options: WorkerOptions, *, concurrency: int | None = None) -> TickReport:
         """Run the actions of an executor until `stop` is called, or nothing is due (`until_idle`).

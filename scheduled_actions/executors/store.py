@@ -1,11 +1,13 @@
-"""Copy the executors of the settings into the database, where claims and workers read them."""
+"""Store the executors of the settings in the database, and read them with their queues and workers."""
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 
 from scheduled_actions.core.config import Executor
 from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements
+from scheduled_actions.executors.model import WORKERS_MOST, ExecutorState, SeenWorker
 
 sql = Statements(__file__)
 
@@ -25,6 +27,42 @@ def write_executors(connection: Connection, executors: Mapping[str, Executor], *
         for name, executor in executors.items()
     ]
     sql.run(connection, "write_executors", {"executors": json.dumps(given), "replace": replace})
+
+
+def find_executors(connection: Connection, name: str | None = None) -> list[ExecutorState]:
+    """Return the executors in the database, by name; with `name`, only that one."""
+    parameters = {"names": None if name is None else [name], "workers": WORKERS_MOST}
+    return [
+        ExecutorState(
+            name=found,
+            types=tuple(types),
+            due=due,
+            queued=queued,
+            oldest_due_at=oldest_due_at,
+            running=running,
+            workers=workers,
+            last_taken_at=taken_at,
+            last_seen_at=seen_at,
+            is_attended=is_attended,
+            seen_workers=tuple(_seen_worker(*one) for one in zip(*columns, strict=True)),
+        )
+        for found, types, due, queued, oldest_due_at, running, workers, taken_at, seen_at, is_attended, *columns in (
+            sql.run(connection, "list_executors", parameters)
+        )
+    ]
+
+
+def _seen_worker(  # noqa: PLR0917 - the columns of list_executors.sql
+    name: str, concurrency: int, running: int, started_at: datetime, seen_at: datetime, taken_at: datetime | None
+) -> SeenWorker:
+    return SeenWorker(
+        name=name,
+        concurrency=concurrency,
+        running=running,
+        started_at=started_at,
+        seen_at=seen_at,
+        last_taken_at=taken_at,
+    )
 
 
 def _like(pattern: str) -> str:

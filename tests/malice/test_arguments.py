@@ -42,6 +42,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "get_schedule": {"schedule": "report"},
     "list_actions": {},
     "list_deadlines": {},
+    "list_executors": {},
     "list_facts": {},
     "list_limits": {},
     "list_pauses": {},

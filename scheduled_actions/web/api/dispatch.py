@@ -12,7 +12,7 @@ from werkzeug.routing import Rule
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.secret import bearer
 from scheduled_actions.runtime import Runtime
-from scheduled_actions.web.api import calendar, facts, installation, limits, pauses, people, tokens
+from scheduled_actions.web.api import calendar, executors, facts, installation, limits, pauses, people, tokens
 from scheduled_actions.web.api.actions import routes as actions
 from scheduled_actions.web.api.auth import Caller, FailedLogins, caller_of_token, client_address
 from scheduled_actions.web.api.deadlines import routes as deadlines
@@ -36,6 +36,7 @@ ROUTES: tuple[Route, ...] = (
     *actions.ROUTES,
     *calendar.ROUTES,
     *deadlines.ROUTES,
+    *executors.ROUTES,
     *facts.ROUTES,
     *limits.ROUTES,
     *installation.ROUTES,

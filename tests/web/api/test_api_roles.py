@@ -46,6 +46,7 @@ API = {
         GET /deadlines
         GET /deadlines/{id}
         GET /deadlines/{id}/notices
+        GET /executors
         GET /facts
         GET /facts/{target_type}/{target_id}/{name}
         GET /facts/{target_type}/{target_id}/{name}/history
@@ -187,7 +188,7 @@ def test_a_token_can_call_only_the_routes_of_its_role(client, connection, role, 
             status = api(method, filled(path)).status_code
             if not role.includes(least):
                 assert status == 403, (method, path)
-            elif (method, path) == ("GET", "/ticks"):
+            elif (method, path) in {("GET", "/ticks"), ("GET", "/executors")}:
                 assert status == (200 if team_id is None else 403)
             else:
                 assert status not in {401, 403, 405, 500}, (method, path)
