@@ -5,6 +5,7 @@ Every query reads a bounded number of rows: due actions ahead and waits are read
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import chain
 from typing import Any
 from uuid import UUID
@@ -21,6 +22,8 @@ from scheduled_actions.operations.explain.rules.facts import (
     AHEAD_MOST,
     ActionContext,
     BuildContext,
+    ExecutorClaim,
+    ExecutorQueueState,
     Explanation,
     HoldState,
     LimitState,
@@ -62,7 +65,9 @@ def explain(parts: Installation, action_id: UUID | str, *, team_id: str | None =
         last_tick, claimed_by = (
             TickState(*values) if values[0] is not None else None for values in (rest[:6], rest[6:12])
         )
-        is_started, *hold, first, pid, since = rest[12:]
+        is_started, *hold, first, pid, since = rest[12:21]
+        queue, claim = rest[21:25], rest[25:]
+        executor = None if queue[0] is None else ExecutorQueueState(*queue)
         is_pending = action.status is Status.PENDING
         is_due = is_pending and action.scheduled_at <= now
         limits = _limits(connection, action, visible_to=team_id) if is_due and action.limit_keys else ()
@@ -82,7 +87,9 @@ def explain(parts: Installation, action_id: UUID | str, *, team_id: str | None =
             stage_condition=_stage_condition(connection, action) if is_pending else None,
             pause=_pause(connection, action, visible_to=team_id) if is_due else None,
             limits=limits,
-            ahead=_ahead(connection, action, visible_to=team_id) if is_due else None,
+            ahead=_ahead(connection, action, executor, visible_to=team_id) if is_due else None,
+            executor=executor,
+            claimed_for=None if claim[0] is None else _claim(*claim, visible_to=team_id),
         )
     return _explain(context)
 
@@ -179,16 +186,26 @@ def _limits(connection: Connection, action: Action, *, visible_to: str | None) -
     return [LimitState(*row) for row in sql.run_leniently(connection, "limit_states", parameters)]
 
 
-def _ahead(connection: Connection, action: Action, *, visible_to: str | None) -> int | None:
+def _claim(name: str, worker: str | None, taken_at: datetime | None, *, visible_to: str | None) -> ExecutorClaim:
+    """Return the claim of a worker; a team does not get the worker's name, which contains that of a host."""
+    return ExecutorClaim(name, worker if visible_to is None else None, taken_at)
+
+
+def _ahead(
+    connection: Connection, action: Action, executor: ExecutorQueueState | None, *, visible_to: str | None
+) -> int | None:
     """Return the number of due actions that are claimed before this one, at most `AHEAD_MOST`.
 
-    Of a limited action, those in the queue of its first key are counted, which are of its own team. Otherwise, actions
-    in lock groups are not counted, and nothing is counted for a team: actions of other teams may be ahead.
+    Of a limited action, those in the queue of its first key are counted, which are of its own team. Otherwise, nothing
+    is counted for a team, because actions of other teams may be ahead. Of an action of an executor, those in the queue
+    of the executor are counted; of others, those without a lock group, and nothing for an action in a lock group.
     """
     place = {"priority": action.priority, "scheduled_at": action.scheduled_at, "id": action.id, "most": AHEAD_MOST}
     if action.limit_keys:
         queue = {"limit_key": action.limit_keys[0], "team_id": action.team_id}
         return int(sql.run_one(connection, "count_queued", place | queue)[0])
+    if executor is not None and visible_to is None:
+        return int(sql.run_one(connection, "count_in_executor_queue", place | {"executor": executor.name})[0])
     if action.lock_group is not None or visible_to is not None:
         return None
     return int(sql.run_one(connection, "count_ahead", place)[0])

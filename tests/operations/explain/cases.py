@@ -58,7 +58,10 @@ def cases() -> list[Case]:
         Case("skipped", ": not needed", ended("skipped", error_message="not needed")),
         Case("lease_expired", "while its handler ran", lease_expired),
         Case("running", "attempt 1, claimed ", claimed(is_started=True)),
+        Case("running", 'ago by the worker gpu-1:7 of the executor "media", which started it at', taken_over),
         Case("claimed", "it waits for a free thread", claimed(is_started=False)),
+        Case("claimed", 'by a worker of the executor "media"; it waits for a free thread', claimed_by_a_worker),
+        Case("lease_expired", "while its handler ran", frozen_worker),
         Case(
             "failed", "Z: expired at", ended("failed", error_message="expired at 9", history=[{"outcome": "expired"}])
         ),
@@ -83,6 +86,9 @@ def cases() -> list[Case]:
         Case("not_due", "never", forever),
         Case("not_due", "it becomes due in 59 minutes", rescheduled),
         Case("disabled", "the setting enabled is false", due, {"SCHEDULED_ACTIONS_ENABLED": "false"}),
+        Case("executor_idle", 'of its executor "media", and none has been seen within the last day', of_executor()),
+        Case("executor_idle", "and none has been seen for 3 minutes", of_executor(seen_minutes_ago=3)),
+        Case("executor_idle", "; it expires at", of_executor(expires_at="infinity")),
         Case("no_tick", "nothing has called /cron/process yet", due),
         Case("no_tick", "nothing has called /cron/process for 10 minutes", ticked(due, minutes_ago=10)),
         Case("no_handler", "has no handler; did you mean", of_no_handler("pending")),
@@ -131,6 +137,18 @@ def cases() -> list[Case]:
             {"SCHEDULED_ACTIONS_DEFAULT_TIMEOUT_SECONDS": "40", "SCHEDULED_ACTIONS_MAX_DURATION_SECONDS": "30"},
         ),
         Case("in_line", "3 actions are ahead of it", ticked(behind_three)),
+        Case(
+            "executor_queue",
+            ", and 2 actions are ahead of it (by priority, then by time); 1 worker of the executor is running",
+            of_executor(seen_minutes_ago=1, ahead=2),
+        ),
+        Case("executor_queue", ", and nothing is ahead of it; the last worker", of_executor(finished_minutes_ago=1)),
+        Case(
+            "executor_queue",
+            "nothing is ahead of it",
+            of_executor(seen_minutes_ago=1),
+            {"SCHEDULED_ACTIONS_DEFAULT_TIMEOUT_SECONDS": "40", "SCHEDULED_ACTIONS_MAX_DURATION_SECONDS": "30"},
+        ),
         Case("next_tick", "the next tick runs it", ticked(due)),
         Case("next_tick", "the next tick runs it", ticked(queued(TWO, running=1))),
         Case("next_tick", "the running tick or the next one runs it", during_a_tick),
@@ -220,6 +238,63 @@ def behind_a_second_key(connection, action_type):
     test_claims.schedule(connection, "all:x")
     test_claims.claim(connection)
     return insert(connection, action_type=action_type, limit_keys=["api:acme", "all:x"], parked_by="limit")
+
+
+def executor(connection, action_type, *, seen_minutes_ago=None, finished_minutes_ago=None):
+    """Insert the executor `media` of a type, and a worker that was seen or has finished; return the worker's id."""
+    connection.execute(
+        "insert into scheduled_action_executors (name, types, type_patterns) values ('media', %s, %s)",
+        [[action_type], [action_type]],
+    )
+    now, worker_id = database_now(connection), uuid4()
+    for minutes, has_finished in ((seen_minutes_ago, False), (finished_minutes_ago, True)):
+        if minutes is not None:
+            at = now - timedelta(minutes=minutes)
+            connection.execute(
+                "insert into scheduled_action_workers (id, executor, name, concurrency, seen_at, finished_at)"
+                " values (%s, 'media', 'gpu-1:7', 2, %s, %s)",
+                [worker_id, at, at if has_finished else None],
+            )
+    return worker_id
+
+
+def of_executor(*, ahead=0, seen_minutes_ago=None, finished_minutes_ago=None, **columns):
+    """Return an arrangement with a due action of the executor `media`, and `ahead` more urgent ones in its queue."""
+
+    def arrange(connection, action_type):
+        executor(connection, action_type, seen_minutes_ago=seen_minutes_ago, finished_minutes_ago=finished_minutes_ago)
+        for _ in range(ahead):
+            insert(connection, action_type=action_type, parked_by="queue:media", priority=-1)
+        return insert(connection, action_type=action_type, parked_by="queue:media", **columns)
+
+    return arrange
+
+
+def of_worker(connection, action_type, *, lease_seconds=60, **columns):
+    now = database_now(connection)
+    return insert(
+        connection,
+        action_type=action_type,
+        status="processing",
+        claim_token=uuid4(),
+        lease_expires_at=now + timedelta(seconds=lease_seconds),
+        executor="media",
+        **columns,
+    )
+
+
+def claimed_by_a_worker(connection, action_type):
+    executor(connection, action_type, seen_minutes_ago=0)
+    return of_worker(connection, action_type)
+
+
+def taken_over(connection, action_type, **lease):
+    worker_id = executor(connection, action_type, seen_minutes_ago=0)
+    return of_worker(connection, action_type, worker_id=worker_id, announced_at=database_now(connection), **lease)
+
+
+def frozen_worker(connection, action_type):
+    return taken_over(connection, action_type, lease_seconds=-60)
 
 
 def waiting(outcome):

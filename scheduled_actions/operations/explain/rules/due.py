@@ -1,4 +1,4 @@
-"""Due actions, and those that wait for a handler: why no tick has run them."""
+"""Due actions, and those that wait for a handler: why no tick or worker has run them."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import UnknownActionType
 from scheduled_actions.operations.doctor.rules import in_words
 from scheduled_actions.operations.doctor.rules.ticks import TICKS_MISSED
-from scheduled_actions.operations.explain.rules import limits
+from scheduled_actions.operations.explain.rules import executors, limits
 from scheduled_actions.operations.explain.rules.facts import AHEAD_MOST, ActionContext, Code, Explanation, at, iso
 from scheduled_actions.schedules.model import PreviousOccurrence
 from scheduled_actions.schedules.rules import series
@@ -24,9 +24,10 @@ def reasons(context: ActionContext) -> Iterator[Explanation]:
             details={"action_type": action.action_type},
         )
     if context.locked_by is not None:
+        claims = "ticks" if context.executor is None else "workers"
         yield Explanation(
             code=Code.ROW_LOCKED,
-            sentence=f"{_due_for(context)}, but ticks skip locked rows",
+            sentence=f"{_due_for(context)}, but {claims} skip locked rows",
             remedy=f"end that transaction, or run `select pg_terminate_backend({context.locked_by})`",
             details=context.timing,
         )
@@ -35,6 +36,9 @@ def reasons(context: ActionContext) -> Iterator[Explanation]:
     yield from _series(context)
     if _has_no_handler(context):
         yield _no_handler(context)
+    yield from _behind_others_of_its_key(context)
+    if context.executor is not None:
+        yield executors.queued(context, context.executor)
     yield from _ticks_without_room(context)
     tick = context.last_tick
     runner = "the running tick or the next one" if tick is not None and tick.finished_at is None else "the next tick"
@@ -64,6 +68,9 @@ def _stopped_ticks(context: ActionContext) -> Iterator[Explanation]:
             remedy="run `scheduled-actions registry build`, and deploy the result",
             details={**context.timing, "problem": build.registry_problem},
         )
+    yield from executors.idle(context)
+    if context.executor is not None:
+        return
     is_running = tick is not None and tick.finished_at is None and tick.lease_expires_at > context.now
     # A tick that lingered may have started long ago, so the time since its end counts.
     if tick is None or (not is_running and context.now - (tick.finished_at or tick.started_at) > TICKS_MISSED):
@@ -155,6 +162,23 @@ def _retry(previous: PreviousOccurrence | None) -> str:
     return f"`scheduled-actions actions retry {previous.action_id}` runs the previous occurrence again; "
 
 
+def _behind_others_of_its_key(context: ActionContext) -> Iterator[Explanation]:
+    """Yield how many actions are ahead of a limited action in the queue of its first key."""
+    tick, ahead = context.last_tick, context.ahead
+    if context.limits and ahead:
+        yield Explanation(
+            code=Code.IN_LINE,
+            sentence=f"{_due_for(context)}, and {limits.ahead_in_queue(context)}",
+            remedy="it runs after them, as fast as the limits of the key allow",
+            details={
+                **context.timing,
+                "ahead": ahead,
+                "limit_key": context.limits[0].limit_key,
+                "last_tick_at": None if tick is None else iso(tick.started_at),
+            },
+        )
+
+
 def _ticks_without_room(context: ActionContext) -> Iterator[Explanation]:
     """Yield why no tick has time for the action, or why the next tick may not reach the action."""
     build, tick, ahead = context.build, context.last_tick, context.ahead
@@ -174,18 +198,6 @@ def _ticks_without_room(context: ActionContext) -> Iterator[Explanation]:
             },
         )
     was_left = tick is not None and tick.remaining and context.action.scheduled_at <= tick.started_at
-    if context.limits and ahead:
-        yield Explanation(
-            code=Code.IN_LINE,
-            sentence=f"{_due_for(context)}, and {limits.ahead_in_queue(context)}",
-            remedy="it runs after them, as fast as the limits of the key allow",
-            details={
-                **context.timing,
-                "ahead": ahead,
-                "limit_key": context.limits[0].limit_key,
-                "last_tick_at": None if tick is None else iso(tick.started_at),
-            },
-        )
     if ahead or (ahead is None and was_left):
         number = "other due" if ahead is None else f"{ahead:,}{'+' if ahead >= AHEAD_MOST else ''}"
         yield Explanation(

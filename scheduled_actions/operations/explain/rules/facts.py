@@ -32,6 +32,7 @@ Code = StrEnum(
         "NO_HANDLER",
         "DISABLED",
         "REGISTRY_UNREADABLE",
+        "EXECUTOR_IDLE",
         "NO_TICK",
         "ROW_LOCKED",
         "HANDLER_IS_BACK",
@@ -48,6 +49,7 @@ Code = StrEnum(
         "SERIES_TURN",
         "TOO_LONG",
         "IN_LINE",
+        "EXECUTOR_QUEUE",
         "NEXT_TICK",
     ],
 )
@@ -145,6 +147,30 @@ class LimitState:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutorQueueState:
+    """The executor of a pending action."""
+
+    name: str
+    #: Number of workers that were seen within two minutes and have not ended.
+    workers: int
+    #: When a worker was last seen, also one that has ended; None: not within the last day.
+    last_seen_at: datetime | None
+    #: Whether that was within two minutes.
+    is_attended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorClaim:
+    """The executor that claimed a processing action."""
+
+    name: str
+    #: The worker that took the action over; None: none did yet, the worker was deleted, or the reader may not see it.
+    worker: str | None
+    #: When the worker took the action over, and started its handler; None: not yet.
+    taken_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class SeriesState:
     """The schedule of a planned occurrence, as a claim would read it."""
 
@@ -206,9 +232,13 @@ class ActionContext:
     pause: PauseState | None = None
     #: Its limit keys; empty unless the action is due.
     limits: Sequence[LimitState] = ()
-    #: Due actions ahead of the action, counted to `AHEAD_MOST`; of a limited one, those in the queue of its first key.
-    #: None: not counted.
+    #: Due actions ahead of the action, counted to `AHEAD_MOST`; of a limited one, those in the queue of its first key,
+    #: and of one of an executor, those in the queue of the executor. None: not counted.
     ahead: int | None = None
+    #: The executor of a pending action; None if ticks run its type.
+    executor: ExecutorQueueState | None = None
+    #: The executor whose worker claimed the action; None if it is not processing, or a tick claimed it.
+    claimed_for: ExecutorClaim | None = None
 
     @property
     def is_early(self) -> bool:

@@ -10,6 +10,7 @@ from scheduled_actions.core.action import Action, Status
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.operations.doctor.rules import in_words
 from scheduled_actions.operations.doctor.rules.project import BREAK_CYCLE
+from scheduled_actions.operations.explain.rules import executors
 from scheduled_actions.operations.explain.rules.facts import ActionContext, Code, Explanation, at, iso
 
 #: Outcomes of an attempt that is retried, in words.
@@ -77,6 +78,7 @@ def _processing(context: ActionContext) -> Explanation:
         "claimed_at": iso(action.updated_at),
         "tick_id": None if tick is None else str(tick.id),
         "tick_started_at": None if tick is None else iso(tick.started_at),
+        **executors.claim_details(context.claimed_for),
     }
     if lease is not None and lease < context.now:
         return Explanation(
@@ -89,6 +91,8 @@ def _processing(context: ActionContext) -> Explanation:
             details={**details, "lease_expires_at": iso(lease), "is_started": context.is_started},
         )
     by = "" if tick is None else f" by the tick {tick.id}, which started at {at(tick.started_at)}"
+    if context.claimed_for is not None:
+        by = executors.claimed_by(context.claimed_for)
     claimed = f"claimed {in_words(context.now - action.updated_at)} ago{by}"
     if not context.is_started:
         return Explanation(code=Code.CLAIMED, sentence=f"{claimed}; it waits for a free thread", details=details)
