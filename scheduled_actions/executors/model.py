@@ -1,6 +1,6 @@
 """Values of executors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -64,3 +64,10 @@ class ExecutorState:
     is_attended: bool
     #: The workers of `workers`, the oldest first, at most `WORKERS_MOST`.
     seen_workers: Sequence[SeenWorker]
+
+
+def is_of_types(action_type: str, types: Iterable[str]) -> bool:
+    """Return whether an action type is one of `types`, or begins with a prefix of types followed by `*`."""
+    return any(
+        action_type.startswith(one.removesuffix("*")) if one.endswith("*") else action_type == one for one in types
+    )

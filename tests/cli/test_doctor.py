@@ -600,3 +600,49 @@ def test_a_paused_key_is_not_reported_as_full(check, connection):
 
     assert check("limit_keys_full")[0]["status"] == "ok"
     assert check("pauses")[0]["detail"] == "1 active pause, 0 due actions held back"
+
+
+def test_an_executor_without_workers_is_named_with_the_command_that_starts_one(run, check, project, connection):
+    (project / "scheduled_actions.toml").write_text('[executors.media]\ntypes = ["greeting:*"]\n', encoding="utf-8")
+    a_tick(connection)
+    missing, _ = check("executor_settings")
+    run("migrate")
+    insert_many(connection, 2, action_type="greeting:say", payload={"name": "Ann"})
+
+    idle, exit_code = check("executors")
+    found = {one["name"]: one["status"] for one in run("doctor", "--json").json["checks"] if "executor" in one["name"]}
+
+    assert missing["detail"].endswith("so that ticks run their types: media")
+    assert (idle["status"], exit_code) == ("warning", 0)
+    assert idle["detail"] == "executor media: no worker has taken an action within the last day (2 due actions)"
+    assert "`scheduled-actions executors work media`" in idle["remedy"]
+    assert found == {"executors": "warning", "executor_settings": "ok", "executor_types": "ok"}
+
+    run("executors", "work", "media", "--once")
+
+    assert check("executors")[0]["status"] == "ok", "a worker that has just ended was seen, as between two pings"
+
+
+def test_an_executor_in_the_database_that_the_settings_lack_is_named(check, connection):
+    connection.execute("insert into scheduled_action_executors values ('media', '{video:*}', '{video:%}')")
+
+    found, exit_code = check("executor_settings")
+
+    assert (found["status"], exit_code) == ("warning", 0)
+    assert found["detail"] == "executors in the database that the settings do not have: media; no tick runs their types"
+
+
+def test_a_timeout_that_does_not_fit_into_a_tick_is_no_problem_for_a_worker(run, check, project):
+    (project / "handlers" / "film.py").write_text(
+        "from scheduled_actions import action\n\n"
+        "@action('video:cut', timeout_seconds=3600)\ndef cut(payload: dict): ...\n",
+        encoding="utf-8",
+    )
+    registry_build.write(project)
+    before, _ = check("handlers")
+    (project / "scheduled_actions.toml").write_text('[executors.media]\ntypes = ["video:*"]\n', encoding="utf-8")
+
+    after, _ = check("handlers")
+
+    assert before["detail"] == "never started, because their timeout does not fit into a tick: video:cut (3600 s)"
+    assert after["status"] == "ok"

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 
 from scheduled_actions.actions import store as action_store
-from scheduled_actions.core.config import Config, EndpointSection
+from scheduled_actions.core.config import Config, EndpointSection, Settings
 from scheduled_actions.core.errors import (
     DeploymentError,
     HandlerBroken,
@@ -183,10 +183,23 @@ def _handlers(parts: Installation) -> list[Check]:
             len(types),
             functions=len(functions),
             broken=[str(error) for error in (*broken, *functions.load_all())],
-            too_long={name: timeout for name, timeout in timeouts.items() if not budget.could_ever_fit(timeout)},
+            too_long={
+                name: timeout
+                for name, timeout in timeouts.items()
+                if not budget.could_ever_fit(timeout) and not _has_executor(settings, name)
+            },
             unmatched=limit_keys.unmatched(declared, settings.limits),
         )
     ]
+
+
+def _has_executor(settings: Settings, action_type: str) -> bool:
+    """Return whether workers run the type: they have no time limit of a tick."""
+    if not settings.executors:
+        return False
+    from scheduled_actions.executors.model import is_of_types  # noqa: PLC0415 - most projects have no executors
+
+    return any(is_of_types(action_type, one.types) for one in settings.executors.values())
 
 
 def _ask_database(
@@ -234,6 +247,7 @@ def _whole_database(parts: Installation, connection: Connection) -> Iterator[Che
         yield tick_rules.heartbeat(tick_rules.recent(pings), is_set=bool(parts.heartbeat_url), problem=problem)
         if migrations.found >= migrations.wanted:
             yield from _work(connection, is_missing=tick_rules.is_missing(next(iter(pings), None)))
+            yield from _executors(parts, connection)
             yield _webhook_filters(connection)
             yield database_rules.indexes(migrate.unfinished_indexes(connection))
             yield database_rules.functions_in_use(functions_in_use(connection))
@@ -322,6 +336,24 @@ def _limits(connection: Connection, *, paused: int, is_missing: bool) -> Iterato
     ]
     yield from limit_rules.limit_keys(long=queues, unknown=unknown, stale_slots=stale_slots, is_missing=is_missing)
     yield limit_rules.pauses(active=active, endless=[(kind, name) for kind, name in endless], paused=paused)
+
+
+def _executors(parts: Installation, connection: Connection) -> Iterator[Check]:
+    """Check the executors, if the settings or the database have any."""
+    from scheduled_actions.executors.store import find_executors  # noqa: PLC0415 - readiness does without
+
+    declared = {name: one.types for name, one in parts.config.settings.executors.items()}
+    # Without executors in the database, no other table is read.
+    found = find_executors(connection)
+    if not found and not declared:
+        return
+    from scheduled_actions.operations.doctor.rules import executors as rules  # noqa: PLC0415 - most projects have none
+
+    try:
+        known = parts.registry.types
+    except RegistryInvalid:
+        known = None
+    yield from rules.executors(found, declared, known)
 
 
 def _webhook_filters(connection: Connection) -> Check:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 
+from scheduled_actions.executors.model import ExecutorState
 from scheduled_actions.operations.doctor.rules import (
     Level,
+    executors as executor_rules,
     limits as limit_rules,
     project as project_rules,
     ticks as tick_rules,
@@ -35,6 +37,19 @@ def limits(name, **facts):
     """Return the named check of limit keys when only these values need attention."""
     nothing = {"long": (), "unknown": (), "stale_slots": 0, "is_missing": False}
     return next(check for check in limit_rules.limit_keys(**nothing | facts) if check.name == name)
+
+
+DECLARED = {"media": ("video:*",)}
+
+
+def executors(name, *, declared=DECLARED, known=("video:cut",), types=("video:*",), **changes):
+    """Return the named check of the executor `media` with these values."""
+    values = {
+        "name": "media", "types": types, "due": 3, "queued": 0, "oldest_due_at": None, "running": 0, "workers": 0,
+        "last_taken_at": None, "last_seen_at": None, "is_attended": False, "seen_workers": (),
+    }  # fmt: skip
+    checks = executor_rules.executors([ExecutorState(**values | changes)], declared, known)
+    return next(check for check in checks if check.name == name)
 
 
 def attention(name, **facts):
@@ -111,6 +126,54 @@ def attention(name, **facts):
         ),
         (limits("limit_slots", stale_slots=2, is_missing=True), OK, "every slot in use", None),
         (limits("limit_slots", stale_slots=2), WARNING, "2 slots of limit keys are in use although", "ticks free such"),
+        (
+            executors("executors", last_taken_at=datetime(2026, 11, 30, 12, 3, tzinfo=UTC)),
+            WARNING,
+            "executor media: no worker has taken an action since 2026-11-30 12:03:00Z (3 due actions)",
+            "start a worker: `scheduled-actions executors work media`",
+        ),
+        (
+            executors("executors", due=10_000),
+            WARNING,
+            "executor media: no worker has taken an action within the last day (10,000+ due actions)",
+            "start a worker",
+        ),
+        (executors("executors", due=0), OK, "0 workers of 1 executor", None),
+        (executors("executors", is_attended=True, workers=1), OK, "1 worker of 1 executor seen in the last", None),
+        # Removed: ticks return its queue.
+        (executors("executors", types=(), declared={}), OK, "0 workers", None),
+        (executors("executor_settings"), OK, "the settings and the database have the same executors", None),
+        (
+            executors("executor_settings", types=(), declared={}),
+            OK,
+            "the settings and the database have the same executors",
+            None,
+        ),
+        (
+            executors("executor_settings", declared={}),
+            WARNING,
+            "executors in the database that the settings do not have: media; no tick runs their types",
+            "add their sections",
+        ),
+        (
+            executors("executor_settings", declared=DECLARED | {"gpu": ("model:*",)}),
+            WARNING,
+            "executors of the settings that are not in the database, so that ticks run their types: gpu",
+            "run `scheduled-actions migrate`",
+        ),
+        (
+            executors("executor_settings", types=("audio:*",)),
+            WARNING,
+            "executors whose types differ between the settings and the database: media",
+            "run `scheduled-actions migrate` with the settings that apply",
+        ),
+        (executors("executor_types"), OK, "every type of an executor has a handler", None),
+        (
+            executors("executor_types", declared={"media": ("video:*", "audio:cut", "film:*")}, known=("video:cut",)),
+            WARNING,
+            "types of executors without a handler in this build: audio:cut (media), film:* (media)",
+            "correct the types",
+        ),
         (limit_rules.pauses(active=0, endless=(), paused=0), OK, "nothing is paused", None),
         (limit_rules.pauses(active=2, endless=(), paused=1), OK, "2 active pauses, 1 due action held back", None),
         (
