@@ -29,8 +29,15 @@ except ImportError as error:
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.runtime import Runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduled_actions.executors.model import ExecutorState
 
 #: The age up to which ticks count as recent, in seconds.
 RECENT_SECONDS = 900.0
@@ -77,6 +84,7 @@ class _Tables(Collector):
             self._ticks = store.recent_ticks(connection, seconds=RECENT_SECONDS, limit=_TICKS_MOST)
             self._patterns = limits.count_patterns(connection)
             self._pauses = limits.count_pauses(connection)
+            self._executors = _executors(connection) if runtime.config.settings.executors else ()
         self._counts = runtime.action_operations.counts(overdue_seconds=_OVERDUE_SECONDS)
 
     def collect(self) -> Iterator[Metric]:
@@ -84,6 +92,7 @@ class _Tables(Collector):
         yield from self._sums()
         yield from self._gauges()
         yield from self._limits()
+        yield from self._of_executors()
         yield from self._recent()
 
     def _sums(self) -> Iterator[Metric]:
@@ -154,6 +163,27 @@ class _Tables(Collector):
         yield _gauge("active_pauses", "Active pauses.", self._pauses)
         yield _gauge("paused_actions", "Due actions held back by pauses, counted up to 10,000.", self._counts.paused)
 
+    def _of_executors(self) -> Iterator[Metric]:
+        if not self._executors:
+            return
+        due = GaugeMetricFamily(
+            f"{_NAME}_executor_due_actions",
+            "Due actions of executors, also those in the queues of limit keys, counted up to 10,000.",
+            labels=["executor"],
+        )
+        running = GaugeMetricFamily(
+            f"{_NAME}_executor_running_actions", "Actions that workers of executors run.", labels=["executor"]
+        )
+        workers = GaugeMetricFamily(
+            f"{_NAME}_executor_workers",
+            "Workers of executors that were seen within the last two minutes and have not ended.",
+            labels=["executor"],
+        )
+        for one in self._executors:
+            for gauge, number in ((due, one.due), (running, one.running), (workers, one.workers)):
+                gauge.add_metric([_label(one.name)], number)
+        yield from (due, running, workers)
+
     def _recent(self) -> Iterator[Metric]:
         recent = GaugeMetricFamily(
             f"{_NAME}_recent_ticks",
@@ -175,6 +205,12 @@ class _Tables(Collector):
                 "Duration of the latest tick; missing while it runs.",
                 self._ticks.last_seconds,
             )
+
+
+def _executors(connection: Connection) -> "Sequence[ExecutorState]":
+    from scheduled_actions.executors.store import find_executors  # noqa: PLC0415 - most projects have no executors
+
+    return find_executors(connection)
 
 
 def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:

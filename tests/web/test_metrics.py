@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,9 +13,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
 from scheduled_actions import Fail, Snooze, action
+from scheduled_actions.core import config
+from scheduled_actions.executors.store import write_executors
 from scheduled_actions.registry import Registry
 from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.report import MetricsBuffer
+from scheduled_actions.web import metrics
+from tests.executors.test_service import write
 from tests.factories import a_tick, database_now, due_for, insert, insert_many, move_clock, together
 from tests.limits.test_claims import claim, limits, schedule
 from tests.web.conftest import ADMIN_TOKEN, application
@@ -340,3 +345,40 @@ def test_limits_are_counted_by_pattern_and_pauses_as_a_whole(scrape, connection)
         (f"{name}_queued_actions", "(none)"): 1,
         ("scheduled_actions_active_pauses", None): 1, ("scheduled_actions_paused_actions", None): 1,
     }  # fmt: skip
+
+
+MEDIA = {"executors": {"media": {"types": ["video:*"]}, "gpu": {"types": ["model:*"]}}}
+
+
+def of_executors(project):
+    """Return the gauges of executors."""
+    page = application(project).test_client().get("/metrics", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
+    return {
+        (name.removeprefix("executor_"), *rest): value
+        for (name, *rest), value in samples(page).items()
+        if name.startswith("executor_")
+    }
+
+
+def test_executors_have_gauges_of_due_and_running_actions_and_of_workers(project, connection):
+    settings = config.settings_of(MEDIA)
+    project.config = replace(project.config, settings=replace(project.config.settings, executors=settings.executors))
+    write_executors(connection, settings.executors, replace=True)
+    insert_many(connection, 2, action_type="video:cut")
+    write(connection, "render-1:7")
+
+    found = of_executors(project)
+
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "observe.md").read_text(encoding="utf-8")
+    assert all(f"| `scheduled_actions_executor_{name}" in page for name, _ in found)
+    assert found == {
+        ("due_actions", "gpu"): 0, ("running_actions", "gpu"): 0, ("workers", "gpu"): 0,
+        ("due_actions", "media"): 2, ("running_actions", "media"): 0, ("workers", "media"): 1,
+    }  # fmt: skip
+
+
+def test_without_executors_in_the_settings_a_scrape_reads_none(project, connection, monkeypatch):
+    write_executors(connection, config.settings_of(MEDIA).executors, replace=True)
+    monkeypatch.setattr(metrics, "_executors", None)
+
+    assert of_executors(project) == {}
