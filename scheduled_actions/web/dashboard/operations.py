@@ -22,7 +22,7 @@ from scheduled_actions.operations.tokens import Role
 from scheduled_actions.ticks.report import TickReport
 from scheduled_actions.web.cron import host_seconds
 from scheduled_actions.web.dashboard.forms import local_time
-from scheduled_actions.web.dashboard.page import DashboardPage, Nav, Redirect, RequestContext, View
+from scheduled_actions.web.dashboard.page import DashboardPage, Document, Nav, Redirect, RequestContext, View
 from scheduled_actions.web.dashboard.times import seconds
 from scheduled_actions.web.dashboard.webhooks import last_failure, name_of
 
@@ -75,7 +75,7 @@ def _labels(start: datetime, end: datetime) -> list[datetime]:
 def show_overview(context: RequestContext) -> View:
     """Show action counts, throughput, lateness, failures, deadlines and failing endpoints.
 
-    Callers that are not bound to a team also see the trigger and the checks.
+    Callers that are not bound to a team also see the trigger, the checks, and the executors of the settings.
     """
     window = context.choice("window", WINDOWS)
     team_id = context.caller.team_id
@@ -90,6 +90,7 @@ def show_overview(context: RequestContext) -> View:
             "checks": []
             if team_id
             else [check for check in diagnosis.readiness(context.runtime) if check.level is not Level.OK],
+            "executors": [] if team_id else _executors(context),
             "held": context.runtime.pauses.held_back(team_id=team_id),
             "counts": context.runtime.action_operations.counts(team_id=team_id, limit=_COUNTED),
             "window": window,
@@ -112,6 +113,14 @@ def show_overview(context: RequestContext) -> View:
             "name_of": name_of,
         },
     )
+
+
+def _executors(context: RequestContext) -> list[Document]:
+    """Return the executors in the database; none, and nothing is read, if the settings have none."""
+    if not context.runtime.config.settings.executors:
+        return []
+    found: list[Document] = context.call("GET", "/executors").executors
+    return found
 
 
 def _trigger(context: RequestContext, found: RecentActivity) -> dict[str, Any]:
