@@ -1,7 +1,7 @@
 """Claim due actions for a worker: from the queue of its executor, and from the queues of limit keys."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -123,6 +123,11 @@ class ExecutorQueue:
                 break
             self._returned |= {one.id: self._monotonic() for one in chosen if not one.keys}
         return result
+
+    def give_back_turns(self, team_ids: Iterable[str | None]) -> None:
+        """Give the teams of claimed actions that are released without a start their turns back, one for each action."""
+        if self._turns is not None:
+            self._turns.give_back(team_id or "" for team_id in team_ids)
 
     def _find(
         self, connection: Connection, *, wanted: int, lease_seconds: float

@@ -41,3 +41,9 @@ class Turns:
             if by_team[team]:
                 heapq.heappush(heads, (self._had[team], by_team[team][0].place, team))
         return chosen
+
+    def give_back(self, teams: Iterable[str]) -> None:
+        """Take one turn away from a team for each of its chosen actions that could not run."""
+        for team in teams:
+            if team in self._had:
+                self._had[team] -= 1

@@ -34,6 +34,9 @@ _LOOK_SECONDS = 1.0
 _FUTILE_SECONDS = 0.1
 #: A worker is idle after this number of claims in a row that found nothing: one claim reads a part of a long queue.
 _IDLE_CLAIMS = 3
+#: After the worker has released an action that must run alone, because others were still running, it claims nothing for
+#: this time: every other worker looks once meanwhile, and an idle one can run it.
+_OFFER_SECONDS = 2 * _LOOK_SECONDS
 #: How often a worker writes its row; with results to report, it does so more often.
 _ROW_SECONDS, _REPORT_SECONDS = 60.0, 10.0
 #: The slots and lock groups of handlers that timed out are kept this long, unless the handlers return.
@@ -89,7 +92,7 @@ class Worker:
         #: Attempts with the token of a take-over of which it is unknown whether it was committed.
         self._doubtful: list[Attempt] = []
         self._background: BackgroundWork | None = None
-        self._next_claim = self._next_cancel_poll = float("-inf")
+        self._next_claim = self._next_cancel_poll = self._offers_until = float("-inf")
         #: When the last claim that found nothing was sent, and the number of such claims in a row.
         self._futile_at, self._futile_claims = float("-inf"), 0
         self._stopped_at: float | None = None
@@ -227,7 +230,7 @@ class Worker:
             self._turn_over()
         if self._state.is_stopping.is_set():
             self._in_flight.unwritten += self._ready.take_all()
-        self._in_flight.unwritten += self._ready.take_old(now)
+        self._release_old(now)
         self._settle()
         self._start_ready()
         if self._may_claim(self._state.monotonic()):
@@ -241,6 +244,14 @@ class Worker:
             self._collect(self._state.monotonic() + _LOOK_SECONDS)
         self._poll_cancel_requests()
         return not self._is_over()
+
+    def _release_old(self, now: float) -> None:
+        old = self._ready.take_old(now)
+        self._in_flight.unwritten += old
+        # They keep their places, so that the next claim returns them again unless other workers have claimed them.
+        self._queue.give_back_turns(one.claimed.team_id for one in old)
+        if any(one.candidate.runs_alone for one in old):
+            self._offers_until = now + _OFFER_SECONDS
 
     def _may_start(self) -> bool:
         return not self._state.is_stopping.is_set() and self._budget.may_start(self._state.monotonic())
@@ -259,7 +270,8 @@ class Worker:
         if self._is_notified:
             self._is_notified = False
             self._next_claim = min(self._next_claim, max(now, self._futile_at + _FUTILE_SECONDS))
-        return now >= self._next_claim and self._may_start() and self._ready.wanted(self._tick) > 0
+        is_due = now >= max(self._next_claim, self._offers_until)
+        return is_due and self._may_start() and self._ready.wanted(self._tick) > 0
 
     def _claim(self) -> None:
         wanted, sent = self._ready.wanted(self._tick), self._state.monotonic()

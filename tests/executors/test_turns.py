@@ -36,6 +36,16 @@ def test_a_team_that_comes_back_has_saved_up_no_turns():
     assert Counter(one.team_id for one in chosen) == {"large": 3, "back": 3}
 
 
+def test_a_team_whose_action_could_not_run_has_the_next_turn():
+    turns = Turns()
+    actions = [an_action(number, team) for number, team in enumerate("abab")]
+    [first] = turns.choose(actions, wanted=1)
+
+    turns.give_back([first.team_id])
+
+    assert turns.choose(actions, wanted=1) == [first]
+
+
 @given(
     st.dictionaries(st.sampled_from("abcd"), st.integers(1, 30), min_size=1),
     st.lists(st.integers(1, 7), min_size=1, max_size=40),

@@ -331,6 +331,55 @@ def test_an_action_that_ended_its_process_runs_alone(connection, a_project):
     assert {ordinary, crashed} == set(held.started[:2])
 
 
+def test_an_action_that_has_to_run_alone_is_left_to_an_idle_worker(connection, a_project, monkeypatch):
+    """The busy worker would otherwise claim it again at once, and keep it until its own handlers have ended."""
+    monkeypatch.setattr(ready, "_KEPT_SECONDS", 3.0)
+    held, alone = Held(), Held("video:alone")
+    alone.go.set()
+    busy, idle = (a_project(held.handler, alone.handler) for _ in range(2))
+    insert(connection, action_type="video:cut")
+    with Working(busy):
+        wait_until(lambda: held.started)
+        one = insert(connection, action_type="video:alone", history=[{"attempt": 1, "outcome": "crashed"}])
+        wait_until(lambda: statuses(connection)[one] == "processing")
+        # The workers look at different times, so that the idle one does not happen to look just after the release.
+        time.sleep(0.5)
+        with Working(idle):
+            wait_until(lambda: statuses(connection)[one] == "completed")
+            held.go.set()
+
+
+def test_an_action_that_has_to_run_alone_waits_for_the_running_ones_only(connection, a_project, monkeypatch):
+    """After it was released, those of a team that has had fewer turns do not start before it."""
+    monkeypatch.setattr(ready, "_KEPT_SECONDS", 0.3)
+    monkeypatch.setattr(worker_module, "_OFFER_SECONDS", 0.0)
+    monkeypatch.setattr(worker_module, "_LOOK_SECONDS", 0.1)
+    started = []
+
+    @action("video:cut")
+    def cut(payload: dict):
+        started.append("video:cut")
+        time.sleep(payload["seconds"])
+
+    @action("video:alone")
+    def run_alone(payload: dict):
+        started.append("video:alone")
+
+    project = a_project(cut, run_alone)
+    insert(connection, action_type="video:cut", team_id="large", payload={"seconds": 1.0})
+    with Working(project):
+        wait_until(lambda: started)
+        alone = insert(
+            connection, action_type="video:alone", team_id="small", history=[{"attempt": 1, "outcome": "crashed"}]
+        )
+        wait_until(lambda: statuses(connection)[alone] == "processing")
+        for _ in range(8):
+            insert(connection, action_type="video:cut", team_id="large", payload={"seconds": 1.0})
+        wait_until(lambda: set(statuses(connection).values()) == {"completed"})
+
+    assert started.index("video:alone") == 1
+
+
 def test_fast_actions_are_taken_over_in_batches(connection, a_project, monkeypatch):
     project = a_project(a_handler(), concurrency=2)
     ids = insert_many(connection, 300, action_type="video:cut")
