@@ -115,11 +115,22 @@ class Worker:
         try:
             while self._outlive(self._work_once):
                 pass
+        except (psycopg.Error, ScheduledActionsError):
+            raise
+        except Exception as error:
+            # Otherwise, the actions would stay claimed until their leases end, and count as crashed.
+            self._in_flight.give_up(f"abandoned: the worker ended because of an error ({type(error).__name__})")
+            contain(partial(self._outlive, self._finish), self._log_unfinished)
+            raise
         finally:
             # Even after an error, no handler of this run may start any more.
             self._in_flight.give_up(self._reason_to_give_up())
         self._outlive(self._finish)
         return self._total
+
+    def _log_unfinished(self, error: BaseException) -> bool:
+        log.warning("worker.unfinished worker_id=%s error=%s", self._row.id, type(error).__name__)
+        return False
 
     def abort(self) -> None:
         """Abort the current statement, from another thread."""

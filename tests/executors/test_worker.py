@@ -227,6 +227,26 @@ def test_a_stopped_worker_releases_an_action_that_waits_to_run_alone(connection,
     assert (after["status"], after["attempts"], after["claim_token"]) == ("pending", 1, None)
 
 
+def test_an_error_that_ends_the_worker_leaves_no_action_claimed(connection, a_project, monkeypatch):
+    """For example, its output was closed."""
+    monkeypatch.setattr(worker_module, "_REPORT_SECONDS", 0.1)
+    held = Held()
+    project = a_project(held.handler, a_handler(action_type="video:short"))
+    one = insert(connection, action_type="video:cut")
+
+    def fail(report):
+        raise BrokenPipeError
+
+    insert(connection, action_type="video:short")
+    with pytest.raises(BrokenPipeError):
+        project.executors.work("media", WorkerOptions(on_report=fail))
+    held.go.set()
+
+    after = row(connection, one)
+    assert (after["status"], after["claim_token"], after["attempts"]) == ("pending", None, 1)
+    assert "BrokenPipeError" in after["history"][0]["error"]
+
+
 def test_actions_that_were_taken_over_but_not_started_are_released_uncharged(connection, a_project, monkeypatch):
     # Handlers count as fast on a busy machine, too.
     monkeypatch.setattr(plan, "FAST_SECONDS", 0.2)
