@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 
 import click
@@ -59,10 +60,12 @@ def work(project: Project, *, name: str, concurrency: int | None, grace: int, on
     if not runtime.config.settings.enabled:
         raise Failure("the setting enabled is false, so that no action runs")
     if once:
+        started = time.monotonic()
         with stopping_early(workers.stop), handlers_aside():
             report = workers.work(name, WorkerOptions(until_idle=True, grace_seconds=grace), concurrency=concurrency)
             report.remaining = sum(one.due for one in workers.find(name))
             report.more = report.remaining > 0
+        report.duration_ms = round((time.monotonic() - started) * 1000)
         click.echo(summary(report))
         return
     listener = Listener(runtime.database, report=lambda line: click.echo(one_line(line)))
