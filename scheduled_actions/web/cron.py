@@ -14,7 +14,7 @@ import psycopg
 from flask import Response, request
 
 from scheduled_actions.core import signing
-from scheduled_actions.core.errors import RequestError, ScheduledActionsError, TooLarge
+from scheduled_actions.core.errors import InvalidArgument, RequestError, ScheduledActionsError, TooLarge
 from scheduled_actions.core.log import log
 from scheduled_actions.core.secret import bearer
 from scheduled_actions.runtime import Runtime
@@ -55,7 +55,7 @@ def _tick(runtime: Runtime) -> Response:
     caller = (request.headers.get("user-agent") or "")[:200]
     try:
         _authorise(runtime)
-        if (executor := request.args.get("executor")) is not None:
+        if (executor := _executor()) is not None:
             report = runtime.executors.ping(executor, caller=caller, host_seconds=host_seconds())
         else:
             report = runtime.processor.tick(
@@ -78,6 +78,21 @@ def _tick(runtime: Runtime) -> Response:
         log.exception("tick.broken")
         return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", "internal server error; see the server log")
     return Response(report.as_text(), mimetype="application/json", headers={"Cache-Control": "no-store"})
+
+
+def _executor() -> str | None:
+    """Return the executor of the query; None without one.
+
+    Raises:
+        InvalidArgument: The query has several.
+    """
+    match request.args.getlist("executor"):
+        case []:
+            return None
+        case [name]:
+            return name
+        case _:
+            raise InvalidArgument("executor", problem="is given more than once: ping each executor by itself")
 
 
 def _authorise(runtime: Runtime) -> None:

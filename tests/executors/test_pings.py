@@ -89,6 +89,16 @@ def test_a_ping_is_neither_a_tick_nor_reported_to_the_heartbeat(project, client,
     assert "nothing has called /cron/process yet" in check.detail
 
 
+def test_a_second_executor_is_a_problem_and_runs_nothing(client, connection):
+    one = insert(connection, action_type="video:cut")
+
+    response = client.get("/cron/process?executor=media&executor=other", headers=OPEN)
+
+    assert (response.status_code, response.json["code"]) == (400, "invalid_argument")
+    assert response.json["detail"] == "executor is given more than once: ping each executor by itself"
+    assert statuses(connection) == {one: "pending"}
+
+
 @pytest.mark.parametrize("name", ["medai", ""])
 def test_an_unknown_executor_is_a_problem_and_runs_nothing(client, connection, name):
     other = insert(connection, action_type="email:send")
@@ -96,6 +106,7 @@ def test_an_unknown_executor_is_a_problem_and_runs_nothing(client, connection, n
     response = client.get(f"/cron/process?executor={name}", headers=OPEN)
 
     assert (response.status_code, response.json["code"]) == (422, "unknown_executor")
+    assert "  " not in response.json["detail"]
     assert "media" in response.json["detail"]
     assert statuses(connection) == {other: "pending"}
 

@@ -187,8 +187,9 @@ class UnknownExecutor(RequestError):
         if not known:
             hint = 'add the section [executors.NAME] with types = ["…"] to scheduled_actions.toml'
             return f'executor "{short_text(self.name)}" is unknown, because the settings have no executors: {hint}'
-        others = f"the settings have {listed(known, most=12)}"
-        return f'executor "{short_text(self.name)}" is unknown; {did_you_mean(self.name, known, otherwise="")} {others}'
+        hint = did_you_mean(self.name, known, otherwise="")
+        others = f"{hint} the settings have {listed(known, most=12)}".strip()
+        return f'executor "{short_text(self.name)}" is unknown; {others}'
 
 
 @error_class
