@@ -53,6 +53,17 @@ def test_every_path_of_the_application_is_documented(runtime, document):
     assert {rule for rule in others if rule != "/api/v1" and "<" not in rule} <= set(document["paths"])
 
 
+@pytest.mark.parametrize("path", ["/cron/process", "/api/v1/cron/process"])
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_ping_is_described_with_its_executor(document, path, method):
+    operation = document["paths"][path][method]
+
+    [parameter] = operation["parameters"]
+    assert (parameter["name"], parameter["in"], parameter["required"]) == ("executor", "query", False)
+    assert "`unknown_executor`" in operation["responses"]["422"]["description"]
+    assert "`invalid_argument`" in operation["responses"]["400"]["description"]
+
+
 def test_operation_ids_are_unique(document):
     names = [operation["operationId"] for operation in operations(document).values()]
 

@@ -30,12 +30,25 @@ def _tick(suffix: str) -> dict[str, Any]:
         "description": "Returns 200 even if actions failed, if another tick was running in the process (`busy`), or if "
         "the setting `enabled` is false. A request can be signed with the secret (Standard Webhooks) instead of "
         "containing the secret.",
+        "parameters": [
+            {
+                "name": "executor",
+                "in": "query",
+                "required": False,
+                "description": "Run the due actions of this executor, as one of its workers does, instead of a tick.",
+                "schema": {"type": "string"},
+            }
+        ],
         "security": [{"cronSecret": []}, {"cronToken": []}],
         "responses": {
             "200": _json("The result of the tick.", "TickReport"),
-            "400": _problem("The body of a signed request cannot be read: `body_unreadable`."),
+            "400": _problem(
+                "The body of a signed request cannot be read (`body_unreadable`), or `executor` is given more than "
+                "once (`invalid_argument`)."
+            ),
             "401": _problem("Unauthorized: `unauthorized`."),
             "413": _problem("The body of a signed request is over 64 KiB: `too_large`."),
+            "422": _problem("The settings have no such executor: `unknown_executor`."),
             "500": _problem("Internal Server Error: `internal_error`."),
             "503": _problem(
                 "Service Unavailable: `not_configured`, `database_unavailable`, `database_busy`, `database_error`, "
