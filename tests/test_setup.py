@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
 import re
@@ -20,6 +21,7 @@ import pytest
 from flask import Flask
 from gunicorn.config import KNOWN_SETTINGS
 
+from scheduled_actions.cli.executors.commands import work
 from scheduled_actions.core import config
 from scheduled_actions.core.config import Settings
 from scheduled_actions.local import environment
@@ -91,13 +93,27 @@ def test_the_shipped_settings_file_lists_every_setting_with_its_default():
     assert names | without == set(config.setting_names().values())
 
 
-def test_the_example_endpoint_is_valid():
+def test_the_example_endpoint_and_executor_are_valid():
     text = re.sub(r"^#(?=\S)", "", (ROOT / "scheduled_actions.toml").read_text(), flags=re.MULTILINE)
 
     settings = config.settings_of(tomllib.loads(text))
 
     assert settings.webhooks.default_endpoint == "warehouse"
     assert settings.webhooks.endpoints["warehouse"].env_var == "WAREHOUSE_WEBHOOK_URL"
+    assert settings.executors["media"].types == ("video:*",)
+
+
+def test_the_unit_of_a_worker_runs_a_command_and_waits_longer_than_its_grace_period():
+    unit = configparser.ConfigParser(interpolation=None, delimiters="=")
+    unit.optionxform = str
+    unit.read(ROOT / "deploy/systemd/scheduled-actions-worker@.service")
+    service = unit["Service"]
+
+    [grace] = [one.default for one in work.params if one.name == "grace"]
+    assert service["ExecStart"].endswith("/scheduled-actions executors work %i")
+    assert int(service["TimeoutStopSec"]) > grace
+    assert (service["Type"], service["KillMode"]) == ("exec", "mixed")
+    assert not {"ExecStartPre", "ExecReload", "PrivateDevices"} & set(service)
 
 
 def test_the_example_environment_is_valid_and_has_no_secret():
