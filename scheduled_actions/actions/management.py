@@ -50,15 +50,17 @@ class ActionCounts:
     by_type: dict[str, dict[Status, int]] = field(default_factory=dict)
     #: Pending, with `scheduled_at` in the past.
     due: int = 0
-    #: Due for longer than `overdue_seconds`, and neither queued nor paused.
+    #: Due for longer than `overdue_seconds`, and neither queued nor paused nor for an executor.
     overdue: int = 0
-    #: How long the oldest due action that is neither queued nor paused has been due, at most since its creation; None
-    #: without such actions.
+    #: How long the oldest of the due actions that are neither queued nor paused nor for an executor has been due, at
+    #: most since its creation; None without such actions.
     oldest_due_seconds: float | None = None
     #: Due, and waiting in the queue of a limit key.
     queued: int = 0
     #: Due, and held back by a pause.
     paused: int = 0
+    #: Due, and waiting in the queue of an executor for one of its workers.
+    for_executors: int = 0
     #: Names of the counts that exceed the limit; their values are the limit.
     capped: list[str] = field(default_factory=list)
 
@@ -172,7 +174,7 @@ class ActionOperations:
             status = Status(value)
             by_status[status] += number
             by_type.setdefault(action_type, dict.fromkeys(Status, 0))[status] += number
-        of_due = {"due": due.due, "overdue": due.overdue, "queued": due.queued, "paused": due.paused}
+        of_due = {name: getattr(due, name) for name in ("due", "overdue", "queued", "paused", "for_executors")}
         totals = {**{status.value: number for status, number in by_status.items()}, **of_due}
         return ActionCounts(
             by_status={status: min(number, limit) for status, number in by_status.items()},
@@ -194,6 +196,7 @@ class ActionOperations:
             oldest_due_seconds=due.oldest_seconds,
             queued=due.queued,
             paused=due.paused,
+            for_executors=due.for_executors,
         )
 
     def get(self, action_id: UUID | str, *, team_id: str | None, connection: Connection | None = None) -> Action:

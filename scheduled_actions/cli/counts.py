@@ -100,8 +100,8 @@ class CountsSample:
 def counts(project: Project, *, every_seconds: float | None, exact: bool, with_lateness: bool) -> None:
     """Count actions by status; `due` counts the pending actions whose due time has passed.
 
-    If there are any, `queued` counts the due actions that wait in the queue of a limit key, and `paused` those that a
-    pause holds back.
+    If there are any, `queued` counts the due actions that wait in the queue of a limit key, `paused` those that a pause
+    holds back, and `for_executors` those that wait for a worker of their executor.
 
     Each count stops at 10,000, shown as 10,000+ and listed in `capped` with --json. The table below the counts shows
     how late actions started; it includes at most 5,000 completed and 5,000 failed actions of the last hour. With
@@ -114,7 +114,7 @@ def counts(project: Project, *, every_seconds: float | None, exact: bool, with_l
         return CountsSample(
             counts={status.value: number for status, number in found.by_status.items()}
             | {"due": found.due}
-            | {name: number for name, number in (("queued", found.queued), ("paused", found.paused)) if number},
+            | {name: number for name in ("queued", "paused", "for_executors") if (number := getattr(found, name))},
             capped=found.capped,
             lateness={
                 one.action_type: {name: value for name, value in one._asdict().items() if name != "action_type"}

@@ -359,11 +359,12 @@ class Lateness(ResponseModel):
     management.ActionCounts,
     due="Number of pending actions whose `scheduled_at` has passed.",
     overdue="Number of pending actions that have been due, and have existed, for at least `overdue_seconds`, and are "
-    "neither queued nor paused.",
-    oldest_due_seconds="How many seconds the oldest due action that is neither queued nor paused has existed and been "
-    "due; null without such actions.",
+    "neither queued nor paused nor for an executor.",
+    oldest_due_seconds="How many seconds the oldest of the due actions that are neither queued nor paused nor for an "
+    "executor has existed and been due; null without such actions.",
     queued="Number of due actions that wait in the queue of a limit key.",
     paused="Number of due actions that a pause holds back.",
+    for_executors="Number of due actions that wait in the queue of an executor for one of its workers.",
     by_type="Number of actions by action type and status; incomplete for a status in `capped`.",
     capped="Names of the counts that were cut off at 10,000.",
 )
