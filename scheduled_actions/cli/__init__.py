@@ -39,7 +39,10 @@ COMMANDS = {
     "mail": ("scheduled_actions.cli.mail:mail", "Preview the templates of mails."),
     "facts": ("scheduled_actions.cli.reports:facts", "Record facts about entities, for conditions to test."),
     "limits": ("scheduled_actions.cli.counts:limits", "List limit keys and their queues."),
-    "executors": ("scheduled_actions.cli.executors.commands:executors", "Run and list workers of executors."),
+    "executors": (
+        "scheduled_actions.cli.executors.commands:executors",
+        "Run action types on workers instead of in ticks.",
+    ),
     "events": ("scheduled_actions.cli.reports:events", "Emit events, once or for every change to a table."),
     "webhooks": ("scheduled_actions.cli.webhooks:webhooks", "Manage webhook endpoints and deliveries."),
     "tokens": ("scheduled_actions.cli.tokens:tokens", "Manage API tokens."),

@@ -12,16 +12,19 @@ from scheduled_actions.cli.output import answer, one_line, printed_as_json, stop
 from scheduled_actions.cli.parameters import json_option
 from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
 from scheduled_actions.core.errors import ConfigInvalid, NotConfigured
-from scheduled_actions.core.messages import counted
+from scheduled_actions.core.messages import counted, listed
 from scheduled_actions.operations.doctor.rules import Level, project as project_rules, worst
 
 if TYPE_CHECKING:
+    from scheduled_actions.executors.model import ExecutorChange
     from scheduled_actions.ticks.report import TickReport
 
 # Imports are inside functions, so that help needs no database driver.
 # ruff: noqa: PLC0415
 
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.FAULT: "red"}
+#: Maximum number of types that `migrate` shows of one executor.
+_MAX_TYPES = 6
 #: Each tick of a listener lingers this long; then maintenance runs, as with a ping.
 _LINGER_SECONDS = 60.0
 
@@ -58,14 +61,15 @@ def migrate(project: Project, *, schedulers: tuple[str, ...], readers: tuple[str
     with project.open_without_handlers().database.connection(UNLIMITED) as connection:
         applied = migrations.migrate(connection, report=lambda name: click.echo(f"applying {name}", err=wants_json()))
         runtime = project.open()
+        changes = write_executors(connection, runtime.config.settings.executors, replace=True)
         runtime.maintenance.first_tick(connection)
-        write_executors(connection, runtime.config.settings.executors, replace=True)
         granted = [
             grants.grant(connection, kind, role, team_id=team_id)
             for kind, roles in ((grants.RoleKind.SCHEDULER, schedulers), (grants.RoleKind.READER, readers))
             for role in roles
         ]
-    lines = [f"{_counted_kinds(applied)} applied" if applied else "nothing to do"] if applied or not granted else []
+    lines = [f"{_counted_kinds(applied)} applied"] if applied else []
+    lines += [one_line(_change_line(one)) for one in changes]
     lines += [
         one_line(
             f"role {one.role}: {one.kind}{'' if one.team_id is None else f' of team {one.team_id}'} through schema "
@@ -73,7 +77,21 @@ def migrate(project: Project, *, schedulers: tuple[str, ...], readers: tuple[str
         )
         for one in granted
     ]
-    answer({"applied": applied} | ({"granted": [asdict(one) for one in granted]} if granted else {}), "\n".join(lines))
+    document: dict[str, object] = {"applied": applied}
+    if changes:
+        document["executors"] = [one._asdict() for one in changes]
+    if granted:
+        document["granted"] = [asdict(one) for one in granted]
+    answer(document, "\n".join(lines or ["nothing to do"]))
+
+
+def _change_line(change: ExecutorChange) -> str:
+    before, after = (listed(one, most=_MAX_TYPES) for one in (change.before, change.after))
+    if not before:
+        return f"executor {change.name} added ({after})"
+    if not after:
+        return f"executor {change.name} removed ({before})"
+    return f"executor {change.name} changed ({before} → {after})"
 
 
 def _counted_kinds(applied: list[str]) -> str:
@@ -104,14 +122,18 @@ def summary(report: TickReport) -> str:
     """Return the counts of a report as text."""
     if not report.enabled:
         return "nothing was processed: the setting enabled is false"
+    left = f"{counted(report.remaining, 'due action')} left" if report.more else "no due actions left"
+    return "\n".join([f"{processed(report)} in {report.duration_ms} ms; {left}", *_error_lines(report)])
+
+
+def processed(report: TickReport) -> str:
+    """Return how many actions a report counts, and their outcomes."""
     parts = [
         f"{getattr(report, name)} {name}"
         for name in ("succeeded", "failed", "retried", "snoozed", "skipped", "rescued", "pruned")
         if getattr(report, name)
     ]
-    done = f"processed {counted(report.processed, 'action')}" + (f" ({', '.join(parts)})" if parts else "")
-    left = f"{counted(report.remaining, 'due action')} left" if report.more else "no due actions left"
-    return "\n".join([f"{done} in {report.duration_ms} ms; {left}", *_error_lines(report)])
+    return f"processed {counted(report.processed, 'action')}" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _error_lines(report: TickReport) -> list[str]:

@@ -66,6 +66,16 @@ class ExecutorState:
     seen_workers: Sequence[SeenWorker]
 
 
+class ExecutorChange(NamedTuple):
+    """A change of the executors in the database."""
+
+    name: str
+    #: The types before; empty: the executor was added.
+    before: Sequence[str]
+    #: The types after; empty: the executor was removed.
+    after: Sequence[str]
+
+
 def is_of_types(action_type: str, types: Iterable[str]) -> bool:
     """Return whether an action type is one of `types`, or begins with a prefix of types followed by `*`."""
     return any(

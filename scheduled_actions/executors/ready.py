@@ -17,7 +17,6 @@ from scheduled_actions.ticks.rules.plan import (
     claim_size,
     expected_seconds,
     next_wave,
-    too_long,
 )
 from scheduled_actions.ticks.settling import ResultWriter
 from scheduled_actions.ticks.tick import LEASE_MARGIN_SECONDS
@@ -50,6 +49,8 @@ class ReadyAttempts:
         self.attempts: list[Attempt] = []
         #: Attempts whose timeout does not fit into the budget; released at the end, or they would be claimed again.
         self._too_long: list[Attempt] = []
+        #: Number of claimed actions that are left to other workers for this reason.
+        self.left = 0
 
     def wanted(self, tick: RunningTick) -> int:
         """Return the number of actions to claim: as many as threads are free, or a batch if handlers are fast."""
@@ -123,12 +124,16 @@ class ReadyAttempts:
             self.attempts.append(attempt)
 
     def _keep_too_long(self, attempt: Attempt, claimed: Claimed, tick: RunningTick) -> None:
-        reason = too_long(timeout_seconds=attempt.timeout_seconds, tick_seconds=self._budget.duration_seconds)
+        reason = (
+            "left to a worker (`scheduled-actions executors work`): its timeout of "
+            f"{attempt.timeout_seconds:g} s does not fit into a ping of {self._budget.duration_seconds:g} s"
+        )
         attempt.result = AttemptResult(Released(reason))
         if all(one.claimed.action_type != claimed.action_type for one in self._too_long):
             tick.report.add_error(claimed.id, claimed.action_type, reason)
             log.warning("action.too_long id=%s action_type=%s", claimed.id, claimed.action_type)
         self._too_long.append(attempt)
+        self.left += 1
 
     def next_wave(self, tick: RunningTick) -> list[Attempt]:
         """Remove and return the attempts to take over now."""

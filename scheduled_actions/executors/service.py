@@ -104,7 +104,7 @@ class Executors:
         never = float("inf")
         budget = TickBudget(started=processor.state.monotonic(), run_until=never, answer_by=never)
         with self._alone(processor, name) as is_alone:
-            return self._run(processor, row, budget, options) if is_alone else TickReport(busy=True)
+            return self._run(processor, row, budget, options)[0] if is_alone else TickReport(busy=True)
 
     def ping(self, name: str, *, caller: str = "", host_seconds: float | None = None) -> TickReport:
         """Run the due actions of an executor within the time limits of a tick; return the counts.
@@ -130,12 +130,13 @@ class Executors:
         budget = TickBudget.by_settings(self._settings, started=started, host_seconds=host_seconds, lingers=False)
         try:
             with self._alone(processor, caller) as is_alone:
-                report = (
+                report, left = (
                     self._run(processor, row, budget, WorkerOptions(until_idle=True))
                     if is_alone
-                    else TickReport(busy=True)
+                    else (TickReport(busy=True), 0)
                 )
-            report.remaining = sum(one.due for one in self.find(name))
+            # Otherwise, the caller would ping again for actions that no ping can run.
+            report.remaining = max(0, sum(one.due for one in self.find(name)) - left)
         except psycopg.Error as error:
             if temporary_refusal(error) is None:
                 raise
@@ -165,7 +166,10 @@ class Executors:
             if holder is not None:
                 single_flight.release(holder)
 
-    def _run(self, processor: Processor, row: WorkerRow, budget: TickBudget, options: WorkerOptions) -> TickReport:
+    def _run(
+        self, processor: Processor, row: WorkerRow, budget: TickBudget, options: WorkerOptions
+    ) -> tuple[TickReport, int]:
+        """Run a worker; return its counts, and the number of actions that it left to other workers as too long."""
         state = processor.state
         prepare = partial(store.write_executors, executors=self._settings.executors, replace=False)
         worker = Worker(
@@ -177,4 +181,4 @@ class Executors:
         )
         # As in a tick: half of the margin is left for the answer.
         with state.watchdog.guards(budget.answer_by + ANSWER_MARGIN_SECONDS / 2, worker.abort):
-            return worker.run()
+            return worker.run(), worker.left

@@ -7,12 +7,14 @@ from datetime import datetime
 from scheduled_actions.core.config import Executor
 from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements
-from scheduled_actions.executors.model import WORKERS_MOST, ExecutorState, SeenWorker
+from scheduled_actions.executors.model import WORKERS_MOST, ExecutorChange, ExecutorState, SeenWorker
 
 sql = Statements(__file__)
 
 
-def write_executors(connection: Connection, executors: Mapping[str, Executor], *, replace: bool) -> None:
+def write_executors(
+    connection: Connection, executors: Mapping[str, Executor], *, replace: bool
+) -> list[ExecutorChange]:
     """Insert and update the stored executors, if they differ; every claim from now on passes over their action types.
 
     If an executor has lost types, its queue returns to the claims in bites, by ticks and workers.
@@ -21,12 +23,16 @@ def write_executors(connection: Connection, executors: Mapping[str, Executor], *
         connection: In autocommit mode.
         executors: The executors by name.
         replace: Whether to remove all others; otherwise they stay, because a newer process may have written them.
+
+    Returns:
+        The executors that were added, changed or removed, by name.
     """
     given = [
         {"name": name, "types": executor.types, "type_patterns": [_like(one) for one in executor.types]}
         for name, executor in executors.items()
     ]
-    sql.run(connection, "write_executors", {"executors": json.dumps(given), "replace": replace})
+    rows = sql.run(connection, "write_executors", {"executors": json.dumps(given), "replace": replace})
+    return [ExecutorChange(name, tuple(before), tuple(after)) for name, before, after in rows]
 
 
 def find_executors(connection: Connection, name: str | None = None) -> list[ExecutorState]:

@@ -19,7 +19,8 @@ from scheduled_actions.ticks.report import MetricsBuffer
 sql = Statements(__file__)
 
 
-def _name_of_process() -> str:
+def name_of_process() -> str:
+    """Return the host and the process id, as workers are named."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -30,7 +31,7 @@ class WorkerRow:
     id: UUID = field(default_factory=uuid4)
     executor: str
     #: Host and process id.
-    name: str = field(default_factory=_name_of_process)
+    name: str = field(default_factory=name_of_process)
     #: Number of actions that it runs at the same time.
     concurrency: int
 

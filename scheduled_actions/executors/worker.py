@@ -61,6 +61,8 @@ class WorkerOptions:
     on_outage: Callable[[str], None] | None = None
     #: Called with the counts since the last call, if any is not zero.
     on_report: Callable[[TickReport], None] = lambda _: None
+    #: Called with the number of running handlers when the worker notices that it was stopped.
+    on_stop: Callable[[int], None] = lambda _: None
     #: Called with a connection before the first claim.
     prepare: Callable[[Connection], object] = lambda _: None
     #: Called when actions of other types may have become due.
@@ -128,6 +130,11 @@ class Worker:
         self._outlive(self._finish)
         return self._total
 
+    @property
+    def left(self) -> int:
+        """Number of claimed actions that are left to other workers, because their timeout is too long for this run."""
+        return self._ready.left
+
     def _log_unfinished(self, error: BaseException) -> bool:
         log.warning("worker.unfinished worker_id=%s error=%s", self._row.id, type(error).__name__)
         return False
@@ -145,6 +152,7 @@ class Worker:
     def _grace_ends_at(self) -> float | None:
         if self._stopped_at is None and self._state.is_stopping.is_set():
             self._stopped_at = self._state.monotonic()
+            self._options.on_stop(min(len(self._in_flight.attempts), self._state.threads.concurrency))
         return None if self._stopped_at is None else self._stopped_at + self._options.grace_seconds
 
     def _is_over(self, *, reserve: float = 0.0) -> bool:
@@ -152,10 +160,10 @@ class Worker:
         now, grace_ends_at = self._state.monotonic(), self._grace_ends_at()
         return now >= self._budget.answer_by + reserve or (grace_ends_at is not None and now >= grace_ends_at + reserve)
 
-    def _has_stopped_idle(self) -> bool:
-        """Return whether the worker was stopped and has no results to write."""
+    def _ends_outage(self) -> bool:
+        """Return whether not to wait for the database any longer: time is up, or a stopped worker has no results."""
         has_results = self._in_flight.attempts or self._in_flight.unwritten or self._doubtful
-        return self._state.is_stopping.is_set() and not has_results
+        return self._is_over(reserve=_LAST_SECONDS) or (self._state.is_stopping.is_set() and not has_results)
 
     def _reason_to_give_up(self) -> str:
         if self._stopped_at is None:
@@ -174,13 +182,13 @@ class Worker:
                     raise
                 # The last statement may have been committed: a settlement that changes nothing is not stale then.
                 self._connection.was_repeated = True
-                if self._is_over(reserve=_LAST_SECONDS) or self._has_stopped_idle():
+                if self._ends_outage():
                     outcomes = len(self._in_flight.unwritten)
                     log.warning("worker.unwritten worker_id=%s outcomes=%d", self._row.id, outcomes)
                     return False
                 self._options.on_outage(f"{error}; trying again in {pause:g} s")
                 self._next_claim = until = self._state.monotonic() + pause
-                while self._state.monotonic() < until and not self._is_over(reserve=_LAST_SECONDS):
+                while self._state.monotonic() < until and not self._ends_outage():
                     self._collect(until)
                 pause = min(2 * pause, _MAX_RETRY_SECONDS)
 
@@ -252,7 +260,7 @@ class Worker:
             return False
         self._report_exhaustion()
         if not self._in_flight.unwritten or self._in_flight.attempts:
-            self._collect(self._state.monotonic() + _LOOK_SECONDS)
+            self._collect(self._looks_again_at())
         self._poll_cancel_requests()
         return not self._is_over()
 
@@ -288,9 +296,9 @@ class Worker:
         wanted, sent = self._ready.wanted(self._tick), self._state.monotonic()
         claim = partial(self._queue.claim, wanted=wanted, lease_seconds=CLAIM_SECONDS)
         found = contain(partial(self._connection.do, claim), self._refuse_claim)
-        before = len(self._ready.attempts)
+        before = len(self._ready.attempts) + self._ready.left
         self._ready.add(found, self._tick, self._runner, self._writer, sent=sent)
-        is_useful = len(self._ready.attempts) > before or found.skipped
+        is_useful = len(self._ready.attempts) + self._ready.left > before or found.skipped
         if found.has_found_work:
             self._futile_claims = 0
             # Without a useful action, the next claim would find the same ones again.
@@ -299,6 +307,11 @@ class Worker:
             self._futile_at, self._futile_claims = sent, self._futile_claims + 1
             claims_again = self._options.until_idle and self._futile_claims < _IDLE_CLAIMS
         self._next_claim = sent if claims_again else sent + _LOOK_SECONDS
+
+    def _looks_again_at(self) -> float:
+        """Return when to claim again, at most a second from now, on the monotonic clock."""
+        until = self._state.monotonic() + _LOOK_SECONDS
+        return min(until, self._next_claim) if self._may_start() and self._ready.wanted(self._tick) > 0 else until
 
     def _refuse_claim(self, error: BaseException) -> ClaimResult:
         self._tick.report.add_refusal("claim", error)
@@ -321,8 +334,6 @@ class Worker:
     def _collect(self, until: float) -> None:
         """Wait for results until an instant on the monotonic clock; abandon attempts whose time or lease is up."""
         now = self._state.monotonic()
-        if self._may_start() and self._ready.wanted(self._tick) > 0:
-            until = min(until, self._next_claim)
         instants = (until, self._budget.answer_by, self._in_flight.times_out_at(), self._grace_ends_at())
         seconds = min(one for one in instants if one is not None) - now
         self._is_notified |= self._in_flight.collect(max(0.001, seconds))

@@ -6,9 +6,12 @@ import json
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from scheduled_actions.cli import main
 from scheduled_actions.operations import registry_build
@@ -16,6 +19,10 @@ from scheduled_actions.operations import registry_build
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    import psycopg
+
+    from scheduled_actions.database.embedded import LocalPostgres
 
 #: Secrets that no command may print.
 CRON_SECRET = "cron-secret-never-printed"
@@ -77,6 +84,15 @@ def project(tmp_path: Path) -> Iterator[Path]:
     for name in [name for name in sys.modules if name.split(".")[0] == "handlers"]:
         del sys.modules[name]
     sys.modules.update(others)
+
+
+@pytest.fixture
+def empty_database(postgres_server: LocalPostgres, admin: psycopg.Connection[Any]) -> Iterator[str]:
+    """Return the address of a database without the tables."""
+    name = f"empty_{uuid4().hex}"
+    admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+    yield make_conninfo(postgres_server.dsn, dbname=name)
+    admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 @pytest.fixture

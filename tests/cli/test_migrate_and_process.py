@@ -14,7 +14,6 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 from scheduled_actions.database import versions
 from scheduled_actions.operations import registry_build
@@ -24,14 +23,6 @@ TICK = {
     "success", "processed", "succeeded", "failed", "retried", "snoozed", "skipped", "rescued", "pruned", "remaining",
     "more", "busy", "errors", "duration_ms", "tick_id",
 }  # fmt: skip
-
-
-@pytest.fixture
-def empty_database(postgres_server, admin):
-    name = f"empty_{uuid4().hex}"
-    admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-    yield make_conninfo(postgres_server.dsn, dbname=name)
-    admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 def test_migrate_prints_each_migration_and_a_second_run_does_nothing(run, empty_database):

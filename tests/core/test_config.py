@@ -179,6 +179,7 @@ def test_a_prefixed_variable_that_is_not_a_setting_is_ignored(loaded, name, valu
             "email.batch_sise is not a setting; did you mean batch_size (above the first [table])?",
         ),
         ("[email]\ncap_seconds = 7", {}, "email.cap_seconds is not a setting; did you mean retry.cap_seconds?"),
+        ("[limits.'a.b']\nconcurrency = 7", {}, 'limits."a.b".concurrency is not a setting; the page "Settings"'),
         ("[email]\ntimeout = 7", {}, "email.timeout is not a setting; did you mean email.timeout_seconds?"),
         (
             "[webhooks.endpoints.crm]\npattern = ['*:*']",
@@ -490,10 +491,15 @@ def test_executors_have_types_by_name(loaded):
         ('[executors.media]\ntypes = "video:*"', "1 to 100 action types"),
         ('[executors.media]\ntypes = ["vi*deo"]', "a star only at the end"),
         ('[executors.media]\ntypes = [""]', "must contain only action types"),
-        ('[executors.media]\ntypes = ["video:render"]\ntype = 1', "did you mean"),
+        ('[executors.media]\ntypes = ["video:render"]\ntype = 1', "did you mean executors.media.types?"),
+        ('[executors.media]\ntypes = ["x"]\nconcurrency = 2', "executors.media.concurrency is not a setting; the page"),
         ('[executors.a]\ntypes = ["video:*"]\n[executors.b]\ntypes = ["video:render"]', "overlap"),
         ('[executors.a]\ntypes = ["video:render"]\n[executors.b]\ntypes = ["x", "video:render"]', "overlap"),
         ('[executors.a]\ntypes = ["*"]\n[executors.b]\ntypes = ["video:render"]', "overlap"),
+        (
+            '[executors.media]\ntypes = ["video:*"]\n[executors.gpu]\ntypes = ["video:encode"]',
+            'executors.gpu has "video:encode", which overlaps "video:*" of executors.media; a type',
+        ),
     ],
 )
 def test_the_error_for_an_invalid_executor_names_the_setting(loaded, toml, expected):

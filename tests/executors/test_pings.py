@@ -150,10 +150,24 @@ def test_an_action_that_does_not_fit_into_a_ping_is_reported_once_and_left_to_a_
 
     response = client.get("/cron/process?executor=media", headers=OPEN)
 
-    assert (response.json["processed"], response.json["remaining"]) == (0, 3)
+    assert (response.json["processed"], response.json["remaining"], response.json["more"]) == (0, 0, False)
     [error] = response.json["errors"]
-    assert "does not fit" in error["error"]
+    assert error["error"] == (
+        "left to a worker (`scheduled-actions executors work`): its timeout of 600 s does not fit into a ping of 55 s"
+    )
     assert {(row(connection, one)["status"], row(connection, one)["attempts"]) for one in ids} == {("pending", 0)}
+
+
+def test_actions_that_a_ping_can_run_later_remain_beside_one_that_it_never_can(a_project, connection):
+    limits = {"max_duration_seconds": 3, "max_run_seconds": 1, "default_timeout_seconds": 1}
+    project = a_project(cut, render, concurrency=1, **limits)
+    insert(connection, action_type="video:render", priority=-1)
+    insert_many(connection, 20, action_type="video:cut", payload={"seconds": 0.3})
+
+    response = client_of(project).get("/cron/process?executor=media", headers=OPEN)
+
+    assert response.json["succeeded"] > 0
+    assert (response.json["remaining"], response.json["more"]) == (20 - response.json["succeeded"], True)
 
 
 def test_nothing_runs_while_the_settings_disable_processing(a_project, connection):

@@ -47,7 +47,7 @@ MEDIA = {"media": {"types": ["video:*"]}}
 
 
 def executors(connection, table, *, replace=True):
-    write_executors(connection, config.settings_of({"executors": table}).executors, replace=replace)
+    return write_executors(connection, config.settings_of({"executors": table}).executors, replace=replace)
 
 
 def stored(connection):
@@ -239,9 +239,22 @@ def test_migrate_stores_the_executors_of_the_settings_and_removes_the_others(
     result = CliRunner().invoke(main, ["migrate"], env={"DATABASE_URL": database_url}, catch_exceptions=False)
 
     assert result.exit_code == 0, result.output
+    assert result.stdout == "executor gpu removed (model:*)\nexecutor media added (video:*)\n"
     assert stored(connection) == {"media": (["video:*"], False), "gpu": ([], True)}
     assert parking.return_queues(connection) is False
     assert stored(connection) == {"media": (["video:*"], False)}
+
+
+def test_the_changes_of_the_stored_executors_are_returned(connection):
+    both = {"media": {"types": ["video:*"]}, "gpu": {"types": ["model:*"]}}
+    more = {"media": {"types": ["video:*", "audio:mix"]}}
+
+    assert executors(connection, both) == [("gpu", (), ("model:*",)), ("media", (), ("video:*",))]
+    assert executors(connection, both) == []
+    assert executors(connection, more, replace=False) == [("media", ("video:*",), ("video:*", "audio:mix"))]
+    assert executors(connection, more) == [("gpu", ("model:*",), ())]
+    assert executors(connection, more) == []
+    assert executors(connection, both, replace=False)[0] == ("gpu", (), ("model:*",)), "it was being removed"
 
 
 def test_the_same_executors_are_neither_written_nor_locked_again(connection, database_url):
@@ -494,8 +507,8 @@ def test_queued_actions_of_executors_count_as_due_but_neither_as_paused_nor_as_w
 
     for team_id in (None, "red"):
         counts = project.action_operations.counts(team_id=team_id)
-        assert (counts.due, counts.paused, counts.queued, counts.overdue) == (3, 0, 0, 0)
+        assert (counts.due, counts.for_executors, counts.paused, counts.queued, counts.overdue) == (3, 3, 0, 0, 0)
     exact = project.action_operations.exact_counts()
-    assert (exact.due, exact.paused) == (3, 0)
+    assert (exact.due, exact.for_executors, exact.paused) == (3, 3, 0)
     page = project.action_operations.page(ActionFilters(statuses=[Status.PENDING]))
     assert [one.parked_by for one in page.actions] == ["queue:media"] * 3

@@ -454,6 +454,61 @@ def test_a_worker_survives_an_outage_and_stores_the_results_of_handlers_that_end
     assert row(connection, one)["attempts"] == 1
 
 
+def test_a_worker_that_starts_while_the_database_is_away_waits_for_it(connection, a_project, monkeypatch):
+    held = Held()
+    held.go.set()
+    project = a_project(held.handler)
+    one = insert(connection, action_type="video:cut")
+    is_away = threading.Event()
+    is_away.set()
+    connect = project.database.connect
+
+    def connect_unless_away():
+        if is_away.is_set():
+            raise DatabaseUnavailable("it is away")
+        return connect()
+
+    monkeypatch.setattr(project.database, "connect", connect_unless_away)
+    project.database.close()
+
+    with Working(project) as working:
+        wait_until(lambda: working.lines)
+        is_away.clear()
+        wait_until(lambda: statuses(connection)[one] == "completed")
+
+    assert working.lines == ["the database cannot be reached: it is away; trying again in 1 s"]
+    assert working.report.succeeded == 1
+
+
+def test_a_worker_that_waits_for_the_database_ends_at_once_when_it_is_stopped(a_project, monkeypatch):
+    project = a_project()
+
+    def refuse():
+        raise DatabaseUnavailable("it is away")
+
+    monkeypatch.setattr(project.database, "connect", refuse)
+    monkeypatch.setattr(worker_module, "_FIRST_RETRY_SECONDS", 2.0 * PATIENCE)
+
+    with Working(project) as working:
+        wait_until(lambda: working.lines)
+
+    assert working.report.processed == 0
+
+
+def test_a_stopped_worker_says_how_many_handlers_are_running(connection, a_project):
+    held, said = Held(), []
+    project = a_project(held.handler)
+    insert_many(connection, 3, action_type="video:cut")
+
+    with Working(project, on_stop=said.append):
+        wait_until(lambda: len(held.started) == 2)
+        project.executors.stop()
+        wait_until(lambda: said)
+        held.go.set()
+
+    assert said == [2]
+
+
 def test_two_workers_at_once_run_each_action_once(connection, a_project):
     ran = Counter()
     lock = threading.Lock()
@@ -496,12 +551,14 @@ def test_a_worker_never_judges_time_by_its_own_clock(connection, a_project):
 def test_an_unknown_executor_is_an_error_with_the_known_ones(a_project):
     project = a_project()
 
-    with pytest.raises(UnknownExecutor, match=r'"medai" is unknown; did you mean "media"\? the settings have media'):
+    with pytest.raises(UnknownExecutor, match=r'"medai" is unknown; did you mean "media"\?$'):
         project.executors.work("medai", ONCE)
 
 
 def test_without_executors_the_error_says_what_to_add(a_project):
     project = a_project(executors={})
 
-    with pytest.raises(UnknownExecutor, match=r"\[executors\.NAME\]"):
+    with pytest.raises(UnknownExecutor, match=r"\[executors\.media\]"):
         project.executors.ping("media")
+    with pytest.raises(UnknownExecutor, match=r"\[executors\.NAME\]"):
+        project.executors.ping("a name with spaces")

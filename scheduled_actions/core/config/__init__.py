@@ -373,7 +373,9 @@ def settings_of(values: Mapping[str, Any], environ: Mapping[str, str] | None = N
 
 def _unknown_setting(error: checks.SettingError) -> str:
     table, _, name = error.key.rpartition(".")
-    known = {dotted.rpartition(".")[2]: dotted for dotted in _dotted_names()}
+    # In a table whose name the user chose, the names of other tables are no likely mistake.
+    is_named = any(table.startswith(f"{one}.") for one in _dotted_names() if one.rpartition(".")[2] in _TABLES)
+    known = {} if is_named else {dotted.rpartition(".")[2]: dotted for dotted in _dotted_names()}
     known |= {one: f"{table}.{one}" if table else one for one in error.known}
     return checks.unknown_name(name, known, is_in_table=bool(table))
 

@@ -137,15 +137,18 @@ def type_patterns(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of
 
 
 def executors(kind: type[Section], value: Any) -> dict[str, Section]:  # noqa: ANN401 - any value of TOML
-    """Convert the table of executors to dataclasses, by name; no action type may belong to two of them."""
+    """Convert the table of executors to dataclasses, by name.
+
+    Raises:
+        ValueError: As `named`.
+        SettingError: As `named`, or an action type belongs to two executors.
+    """
     converted = named(kind, "executors", value)
     for (name, one), (other_name, other) in combinations(converted.items(), 2):
         for pattern, other_pattern in product(one.types, other.types):  # type: ignore[attr-defined]  # of `Executor`
-            _require(
-                not _overlap(pattern, other_pattern),
-                f"must have each action type in one executor only: {pattern!r} of {name} and {other_pattern!r} of "
-                f"{other_name} overlap",
-            )
+            if _overlap(pattern, other_pattern):
+                overlapping = f'"{other_pattern}", which overlaps "{pattern}" of executors.{name}'
+                raise SettingError(other_name, None, f"has {overlapping}; a type belongs to one executor")
     return converted
 
 

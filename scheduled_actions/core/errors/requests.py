@@ -1,5 +1,6 @@
 """Request errors: an argument is invalid, or no object has the requested id or name."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -185,11 +186,11 @@ class UnknownExecutor(RequestError):
     def __str__(self) -> str:
         known = tuple(self.known)
         if not known:
-            hint = 'add the section [executors.NAME] with types = ["…"] to scheduled_actions.toml'
+            section = self.name if re.fullmatch(r"[A-Za-z0-9_\-]{1,100}", self.name) else "NAME"
+            hint = f'add the section [executors.{section}] with types = ["…"] to scheduled_actions.toml'
             return f'executor "{short_text(self.name)}" is unknown, because the settings have no executors: {hint}'
-        hint = did_you_mean(self.name, known, otherwise="")
-        others = f"{hint} the settings have {listed(known, most=12)}".strip()
-        return f'executor "{short_text(self.name)}" is unknown; {others}'
+        hint = did_you_mean(self.name, known, otherwise=f"the settings have {listed(known, most=12)}")
+        return f'executor "{short_text(self.name)}" is unknown; {hint}'
 
 
 @error_class
