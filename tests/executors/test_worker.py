@@ -512,14 +512,20 @@ def test_a_stopped_worker_says_how_many_handlers_are_running(connection, a_proje
 def test_two_workers_at_once_run_each_action_once(connection, a_project):
     ran = Counter()
     lock = threading.Lock()
+    have_begun = [threading.Event(), threading.Event()]
 
-    @action("video:cut")
-    def cut(payload: dict, context: Context):
-        with lock:
-            ran[context.id] += 1
-        time.sleep(0.002)
+    def handler_of(number):
+        @action("video:cut")
+        def cut(payload: dict, context: Context):
+            have_begun[number].set()
+            assert have_begun[1 - number].wait(PATIENCE), "only one worker runs actions"
+            with lock:
+                ran[context.id] += 1
+            time.sleep(0.002)
 
-    projects = [a_project(cut, concurrency=4) for _ in range(2)]
+        return cut
+
+    projects = [a_project(handler_of(number), concurrency=4) for number in range(2)]
     ids = insert_many(connection, 200, action_type="video:cut")
 
     threads = [threading.Thread(target=one.executors.work, args=["media", ONCE]) for one in projects]
