@@ -183,8 +183,8 @@ class Worker:
                 # The last statement may have been committed: a settlement that changes nothing is not stale then.
                 self._connection.was_repeated = True
                 if self._ends_outage():
-                    outcomes = len(self._in_flight.unwritten)
-                    log.warning("worker.unwritten worker_id=%s outcomes=%d", self._row.id, outcomes)
+                    if unwritten := self._in_flight.unwritten:
+                        log.warning("worker.unwritten worker_id=%s outcomes=%d", self._row.id, len(unwritten))
                     return False
                 self._options.on_outage(f"{error}; trying again in {pause:g} s")
                 self._next_claim = until = self._state.monotonic() + pause

@@ -36,11 +36,7 @@ due as materialized (
 claimed as (
   update scheduled_actions a
   set
-    status = 'processing',
-    claim_token = %(token)s,
-    lease_expires_at = %(lease_expires_at)s,
-    dedup_open = false,
-    updated_at = scheduled_actions_now()
+    -- include: actions/claim_values
   where a.id = any (array(select d.id from due d))
   returning a.*
 ),

@@ -15,14 +15,7 @@ with due as materialized (
       and (
         a.id = any (%(holding)s::uuid[])
         or a.id = (
-          select m.id
-          from scheduled_actions m
-          where m.status = 'pending'
-            and m.lock_group = a.lock_group
-            and coalesce(m.team_id, '') = coalesce(a.team_id, '')
-            and m.scheduled_at <= scheduled_actions_now()
-          order by m.priority, m.scheduled_at, m.id
-          limit 1
+          -- include: actions/first_member
         )
       )
     )
@@ -36,13 +29,9 @@ with due as materialized (
 )
 update scheduled_actions a
 set
-  status = 'processing',
-  claim_token = %(token)s,
-  lease_expires_at = %(lease_expires_at)s,
   executor = %(executor)s,
   parked_by = null,
-  dedup_open = false,
-  updated_at = scheduled_actions_now()
+  -- include: actions/claim_values
 where a.id = any (array(select d.id from due d))
 returning
   -- include: actions/claim_columns

@@ -31,7 +31,7 @@ ordered as materialized (
     -- include: actions/not_paused
 ),
 found as materialized (
-  select f.*
+  select a.*
   from (
     select
       o.*,
@@ -42,23 +42,16 @@ found as materialized (
     order by o.turn, o.priority, o.scheduled_at, o.id
     -- Keeps the subquery separate: the groups of actions are looked up in this order, until enough are found.
     offset 0
-  ) f
-  where f.lock_group is null
-    or f.holds_group
+  ) a
+  where a.lock_group is null
+    or a.holds_group
     or not exists (
       select
       from scheduled_action_holds h
-      where h.team_id = coalesce(f.team_id, '') and h.lock_group = f.lock_group
+      where h.team_id = coalesce(a.team_id, '') and h.lock_group = a.lock_group
     )
-    and f.id = (
-      select m.id
-      from scheduled_actions m
-      where m.status = 'pending'
-        and m.lock_group = f.lock_group
-        and coalesce(m.team_id, '') = coalesce(f.team_id, '')
-        and m.scheduled_at <= scheduled_actions_now()
-      order by m.priority, m.scheduled_at, m.id
-      limit 1
+    and a.id = (
+      -- include: actions/first_member
     )
   limit %(wanted)s
 ),

@@ -11,11 +11,7 @@ with late as materialized (
 )
 update scheduled_actions a
 set
-  status = 'processing',
-  claim_token = %(token)s,
-  lease_expires_at = %(lease_expires_at)s,
-  dedup_open = false,
-  updated_at = scheduled_actions_now()
+  -- include: actions/claim_values
 where a.id = any (array(select l.id from late l))
 returning
   -- include: actions/claim_columns

@@ -1,5 +1,5 @@
--- The admitted actions are claimed by this tick, or by a worker of `executor`, which leaves expired ones to ticks. Each takes a slot of each of its keys, whose rows this transaction has
--- locked, and advances the rate of those keys.
+-- The admitted actions are claimed by this tick, or by a worker of `executor`, which leaves expired ones to ticks. Each takes a
+-- slot of each of its keys, whose rows this transaction has locked, and advances the rate of those keys.
 -- `keys_of`, `team_ids` and `limit_keys` are parallel arrays: an action, and the team and name of one of its keys.
 with due as materialized (
   select a.id
@@ -27,13 +27,9 @@ with due as materialized (
 claimed as (
   update scheduled_actions a
   set
-    status = 'processing',
-    claim_token = %(token)s,
-    lease_expires_at = %(lease_expires_at)s,
     executor = %(executor)s,
     parked_by = null,
-    dedup_open = false,
-    updated_at = scheduled_actions_now()
+    -- include: actions/claim_values
   where a.id = any (array(select d.id from due d))
   returning a.*
 ),

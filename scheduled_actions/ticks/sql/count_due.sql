@@ -1,5 +1,5 @@
--- Returns the number of due actions that ticks run and no pause has parked, at most 10,000. Reads the indexes of the claims priority by
--- priority, so that actions due later are not read.
+-- Returns the number of due actions that ticks run and no pause has parked, at most 10,000. Reads the indexes of the claims
+-- priority by priority, so that actions due later are not read.
 with recursive
 -- include: actions/waiting_priorities
 select count(*)

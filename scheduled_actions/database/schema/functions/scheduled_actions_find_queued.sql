@@ -109,14 +109,7 @@ create or replace function scheduled_actions_find_queued(
               where h.team_id = coalesce(a.team_id, '') and h.lock_group = a.lock_group
             )
             and a.id = (
-              select m.id
-              from scheduled_actions m
-              where m.status = 'pending'
-                and m.lock_group = a.lock_group
-                and coalesce(m.team_id, '') = coalesce(a.team_id, '')
-                and m.scheduled_at <= scheduled_actions_now()
-              order by m.priority, m.scheduled_at, m.id
-              limit 1
+              -- include: actions/first_member
             )
           )
           -- include: actions/not_paused

@@ -31,14 +31,7 @@ left join lateral (
 left join scheduled_action_holds h on h.team_id = coalesce(a.team_id, '') and h.lock_group = a.lock_group
 left join scheduled_actions o on o.id = h.action_id
 left join lateral (
-  select g.id
-  from scheduled_actions g
-  where g.status = 'pending'
-    and g.lock_group = a.lock_group
-    and coalesce(g.team_id, '') = coalesce(a.team_id, '')
-    and g.scheduled_at <= scheduled_actions_now()
-  order by g.priority, g.scheduled_at, g.id
-  limit 1
+  -- include: actions/first_member
 ) m on a.status = 'pending'
 left join lateral (
   -- An open transaction that has locked or changed the row holds a lock on its own transaction id.
