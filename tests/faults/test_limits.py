@@ -53,6 +53,10 @@ SETTINGS = """
 """
 #: Actions of a key with many actions, and of a key whose order is checked, all scheduled before the first tick.
 MANY, ORDERED = 15, 12
+#: Seconds that an action runs: one of these.
+SECONDS = [0.01, 0.05, 0.1]
+#: Seconds that each action of a full key runs, so that its slots are in use at the same time.
+CROWDED_SECONDS = 0.5
 #: A claim takes the rate at most this long before the start, and returns it at most this long later if nothing starts:
 #: a tick starts and claims nothing after its `max_run_seconds`.
 TOLERANCE_SECONDS = 2 * TICKS["max_run_seconds"]
@@ -143,7 +147,8 @@ def _crowds(chance):
     """Return many actions of each key with a rate, and of one key of each other prefix."""
     for prefix in sorted(KEYS.keys() - {"ordered"}):
         for key in range(KEYS[prefix] if prefix in RATES else 1):
-            yield from (_an_action([f"{prefix}:{key}"], chance) for _ in range(MANY))
+            seconds = SECONDS if prefix in RATES else [CROWDED_SECONDS]
+            yield from (_an_action([f"{prefix}:{key}"], chance, seconds) for _ in range(MANY))
 
 
 def _work(chance):
@@ -163,8 +168,8 @@ def _work(chance):
     return _an_action(keys, chance, priority=chance.randrange(-2, 3), **options)
 
 
-def _an_action(keys, chance, **options):
-    payload = {"seconds": chance.choice([0.01, 0.05, 0.1])}
+def _an_action(keys, chance, seconds=SECONDS, **options):
+    payload = {"seconds": chance.choice(seconds)}
     return {
         "action_type": "proof:work",
         "payload": payload,
