@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from scheduled_actions.database.embedded import LocalPostgres
     from scheduled_actions.deadlines.service import Deadlines
     from scheduled_actions.deadlines.validation import DeadlineValidator
+    from scheduled_actions.executors.dispatch import TicketSenders
     from scheduled_actions.executors.service import Executors
     from scheduled_actions.limits.pauses import Pauses
     from scheduled_actions.limits.service import LimitKeys
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from scheduled_actions.schedules.series import ScheduleHook
     from scheduled_actions.schedules.service import Schedules
     from scheduled_actions.ticks.maintenance import Maintenance
+    from scheduled_actions.ticks.rules.plan import TickBudget
     from scheduled_actions.webhooks.deliveries import Deliveries
     from scheduled_actions.webhooks.endpoints.directory import EndpointDirectory
     from scheduled_actions.webhooks.endpoints.service import Endpoints
@@ -308,9 +310,20 @@ class Runtime:
     @_part
     def processor(self) -> Processor:
         """Runs ticks."""
-        return self._build_processor(self.config.settings, is_beating=bool(self.heartbeat_url))
+        senders = self._ticket_senders
+        return self._build_processor(
+            self.config.settings,
+            is_beating=bool(self.heartbeat_url),
+            dispatch=None if senders is None else senders.of_tick,
+        )
 
-    def _build_processor(self, settings: configuration.Settings, *, is_beating: bool = False) -> Processor:
+    def _build_processor(
+        self,
+        settings: configuration.Settings,
+        *,
+        is_beating: bool = False,
+        dispatch: Callable[[WorkerState, TickBudget, Callable[[], None]], hooks.DispatchWork] | None = None,
+    ) -> Processor:
         return Processor(
             database=self.database,
             registry=self.registry,
@@ -320,12 +333,22 @@ class Runtime:
             prepare=self._prepare,
             on_tick_end=self._beat if is_beating else None,
             heartbeat_outcome=self._heartbeat_outcome if is_beating else None,
+            dispatch=dispatch,
         )
 
     #: Runs workers of executors, each with threads of its own, and lists the executors.
     executors: _lazy[Executors] = _lazy(
         "executors.service:Executors", "database", "config.settings", "_build_processor", "_claim_hooks", "_wake_tick"
     )
+
+    @_part
+    def _ticket_senders(self) -> TicketSenders | None:
+        """Sends tickets to the brokers of executors; None if no executor has one."""
+        if not any(one.has_broker for one in self.config.settings.executors.values()):
+            return None
+        from scheduled_actions.executors.dispatch import TicketSenders  # noqa: PLC0415 - most projects have no broker
+
+        return TicketSenders(self.config.settings, self.config.environ, self._claim_hooks())
 
     def _wake_tick(self) -> None:
         self.wake.notify()
@@ -481,9 +504,9 @@ class Runtime:
 
     def close(self) -> None:
         """Stop the threads, close the connections and release the embedded Postgres, which stops with its last user."""
-        for name in ("processor", "executors"):
-            if name in self.__dict__:
-                self.__dict__[name].close()
+        for name in ("processor", "executors", "_ticket_senders"):
+            if (part := self.__dict__.get(name)) is not None:
+                part.close()
         self.database.close()
         with self._lock:
             local, self._local = self._local, None

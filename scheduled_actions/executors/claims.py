@@ -74,7 +74,11 @@ class ExecutorQueue:
         hooks: Run in the claiming transaction, in this order.
         settings: Whether teams take turns.
         monotonic: A monotonic clock, in seconds.
+        outstanding: Maximum number of claimed actions that no worker has taken over; None: no limit.
     """
+
+    #: Minimum time between two claims that found nothing: other action types cause notifications, too.
+    futile_seconds = 0.1
 
     def __init__(
         self,
@@ -82,11 +86,15 @@ class ExecutorQueue:
         hooks: Sequence[ClaimHook],
         settings: Settings,
         monotonic: Callable[[], float] = time.monotonic,
+        outstanding: int | None = None,
     ) -> None:
         self._executor = executor
+        self._outstanding = outstanding
         self._batches = BatchClaimer(hooks)
         self._turns = Turns() if settings.fair_by_team else None
         self._monotonic = monotonic
+        #: Whether the last claim found no room for further untaken actions.
+        self._is_full = False
         #: Where parking continues among the due actions, and searches in the queue and in those of limit keys.
         self._due = FIRST_DUE
         self._deep: ScanPosition | None = None
@@ -111,6 +119,7 @@ class ExecutorQueue:
         if wanted < 1:
             return result
         self._forget_returned(self._monotonic())
+        self._is_full = False
         self._park(connection)
         for _ in range(_MAX_TRIES):
             row, candidates = self._find(connection, wanted=wanted, lease_seconds=lease_seconds)
@@ -119,10 +128,22 @@ class ExecutorQueue:
                 break
             claimed, result = self._claim_chosen(connection, row, chosen, candidates)
             # Otherwise, other workers have claimed all of them; the next ones may be free.
-            if claimed or all(one.keys for one in chosen):
+            if claimed or self._is_full or all(one.keys for one in chosen):
                 break
             self._returned |= {one.id: self._monotonic() for one in chosen if not one.keys}
         return result
+
+    def count_untaken(self, connection: Connection, most: int) -> int:
+        """Return the number of claimed actions that no worker has taken over, at most `most`."""
+        found: int = sql.run_one(connection, "count_untaken", {"executor": self._executor, "most": most})[0]
+        return found
+
+    def take_rest(self, connection: Connection) -> list[Claimed]:  # noqa: ARG002 - as the queue of tickets
+        """Return nothing: what a worker has not claimed stays in Postgres."""
+        return []
+
+    def ended(self, ids: Iterable[UUID]) -> None:
+        """Do nothing: the queue keeps no claimed actions."""
 
     def give_back_turns(self, team_ids: Iterable[str | None]) -> None:
         """Give the teams of claimed actions that are released without a start their turns back, one for each action."""
@@ -281,6 +302,11 @@ class ExecutorQueue:
         self, connection: Connection, row: TickRow, chosen: Sequence[QueuedAction], spare: Sequence[QueuedAction]
     ) -> list[Claimed]:
         """Claim actions, in the claiming transaction: limit keys and lock groups are locked before them."""
+        if self._outstanding is not None:
+            chosen = chosen[: self._lock_room(connection, self._outstanding)]
+            if not chosen:
+                self._is_full = True
+                return []
         admitted = limit_claims.admit_candidates(connection, chosen)
         admitted, taken = limit_claims.hold_groups(connection, admitted)
         token = uuid4()
@@ -295,6 +321,16 @@ class ExecutorQueue:
         if taken and not {one.id for one in admitted if one.lock_group is not None} <= {one.id for one in claimed}:
             limit_claims.drop_empty_holds(connection, taken, token)
         return claimed
+
+    def _lock_room(self, connection: Connection, outstanding: int) -> int:
+        """Return how many actions may be claimed; other processes claim none for this executor until the commit.
+
+        0 if another process is claiming.
+        """
+        if not sql.run(connection, "lock_executor", {"executor": self._executor}).rowcount:
+            return 0
+        # A separate statement: it sees the claims that were committed before the lock was taken.
+        return outstanding - self.count_untaken(connection, outstanding)
 
     def _claim_in_queue(
         self, connection: Connection, row: TickRow, actions: Sequence[QueuedAction], *, wanted: int, token: UUID

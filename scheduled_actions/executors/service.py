@@ -1,7 +1,9 @@
 """Run workers of executors in this process, and list the executors."""
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,20 +13,30 @@ import psycopg
 
 from scheduled_actions.actions.claims import ClaimHook
 from scheduled_actions.core.config import Settings
-from scheduled_actions.core.errors import DatabaseBusy, UnknownExecutor
+from scheduled_actions.core.errors import DatabaseBusy, UnknownExecutor, WrongCarrier
+from scheduled_actions.core.log import log
 from scheduled_actions.database.boundary import temporary_refusal
 from scheduled_actions.database.connection import Database
 from scheduled_actions.executors import store
 from scheduled_actions.executors.claims import ExecutorQueue
-from scheduled_actions.executors.model import ExecutorState
+from scheduled_actions.executors.model import ExecutorState, Ticket
 from scheduled_actions.executors.takeover import WorkerRow
-from scheduled_actions.executors.worker import Worker, WorkerOptions
+from scheduled_actions.executors.tickets import TicketMessage, TicketQueue
+from scheduled_actions.executors.worker import ActionQueue, Worker, WorkerOptions
 from scheduled_actions.ticks import Processor
 from scheduled_actions.ticks.report import TickReport
 from scheduled_actions.ticks.rules.plan import ANSWER_MARGIN_SECONDS, TickBudget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+#: By carrier: how the actions of an executor are run.
+_OTHERWISE = {
+    "postgres": "run `scheduled-actions executors work {name}`",
+    "celery": "its workers are those of your Celery app, started with `celery … worker`",
+    "sqs": "run `scheduled-actions executors work {name}`, or the handler of AWS Lambda",
+}
 
 
 class Executors:
@@ -53,6 +65,8 @@ class Executors:
         self._on_freed = on_freed
         self._lock = threading.Lock()
         self._is_stopping = False
+        #: By executor with a broker: the tickets that have arrived in this process, for its worker.
+        self._ticket_queues: dict[str, TicketQueue] = {}
         #: By executor: the threads and the state of its worker in this process, and the worker's row.
         self._workers: dict[str, tuple[Processor, WorkerRow]] = {}
 
@@ -81,6 +95,17 @@ class Executors:
         if name not in self._settings.executors:
             raise UnknownExecutor(name, self._settings.executors)
 
+    def check_carrier(self, name: str, *carriers: str) -> None:
+        """Check that the settings have an executor with one of the carriers.
+
+        Raises:
+            UnknownExecutor: They have none of that name.
+            WrongCarrier: It has another carrier.
+        """
+        self.check_name(name)
+        if (carrier := self._settings.executors[name].carrier) not in carriers:
+            raise WrongCarrier(name, carrier, _OTHERWISE[carrier].format(name=name))
+
     def find(self, name: str | None = None) -> list[ExecutorState]:
         """Return the executors in the database, by name; with `name`, only that one."""
         with self._database.connection() as connection:
@@ -96,15 +121,109 @@ class Executors:
 
         Raises:
             UnknownExecutor: The settings have no such executor.
+            WrongCarrier: A broker carries its tickets.
             DatabaseUnavailable: The database cannot be reached, and `options` have no `on_outage`.
         """
-        self.check_name(name)
+        self.check_carrier(name, "postgres")
+        return self._work(name, options, self._queue_of, concurrency=concurrency)
+
+    def work_on_tickets(
+        self, name: str, options: WorkerOptions, queue: TicketQueue, *, concurrency: int | None = None
+    ) -> TickReport:
+        """Run the actions of tickets as `work` does those in Postgres; at the end, the queue is closed.
+
+        Args:
+            name: The executor; its carrier has been checked.
+            options: How the worker runs.
+            queue: Receives tickets from other threads, which call `notify` after each.
+            concurrency: Number of handlers that run at the same time; None: as in the settings.
+        """
+        try:
+            return self._work(name, options, lambda _: queue, concurrency=concurrency)
+        finally:
+            queue.close()
+
+    def run_message(self, value: object) -> None:
+        """Run the actions of a message in the worker of this process, and wait until they have ended.
+
+        The worker starts with the first message. It keeps running, and waits for a database that is away.
+
+        Args:
+            value: A JSON object, as a carrier sends it.
+
+        Raises:
+            InvalidArgument: It is not such a message.
+            UnknownExecutor: The settings have no such executor.
+            WrongCarrier: Its carrier is Postgres.
+        """
+        message = TicketMessage.of_json(value)
+        name = message.executor
+        self.check_carrier(name, "celery", "sqs")
+        arrival = self._ticket_queue(name).add(message.tickets)
+        self.notify(name)
+        arrival.wait()
+
+    def run_messages(self, values: Iterable[object], *, seconds: float) -> TickReport:
+        """Run the actions of messages within a time limit; return the counts.
+
+        Actions whose timeout is too long for it, or that could not start, are released.
+
+        Args:
+            values: JSON objects, as a carrier sends them.
+            seconds: The time limit.
+
+        Raises:
+            InvalidArgument: A value is not such a message; none has been run.
+            UnknownExecutor: The settings have no such executor.
+            WrongCarrier: Its carrier is Postgres.
+            DatabaseUnavailable: The database could not be reached.
+        """
+        tickets: defaultdict[str, list[Ticket]] = defaultdict(list)
+        for message in map(TicketMessage.of_json, values):
+            self.check_carrier(message.executor, "celery", "sqs")
+            tickets[message.executor] += message.tickets
+        total = TickReport()
+        until = time.monotonic() + max(0.0, seconds - ANSWER_MARGIN_SECONDS)
+        for name, those in tickets.items():
+            queue = TicketQueue()
+            queue.add(those)
+            processor, row = self._worker(name, self._settings)
+            budget = TickBudget(started=processor.state.monotonic(), run_until=until, answer_by=until)
+            with self._alone(processor, "") as is_alone:
+                if is_alone:
+                    total.add(self._run(processor, row, budget, WorkerOptions(until_idle=True), queue)[0])
+        return total
+
+    def _ticket_queue(self, name: str) -> TicketQueue:
+        """Return the queue of the worker of this process, which is started if it is not running."""
+        with self._lock:
+            queue = self._ticket_queues.get(name)
+            if queue is None or (queue.is_closed and not self._is_stopping):
+                queue = self._ticket_queues[name] = TicketQueue()
+                options = WorkerOptions(on_outage=lambda line: log.warning("worker.outage executor=%s %s", name, line))
+                serve = partial(self.work_on_tickets, name, options, queue)
+                threading.Thread(target=serve, name=f"scheduled-actions-worker-{name}", daemon=True).start()
+            return queue
+
+    def _queue_of(self, row: WorkerRow) -> ActionQueue:
+        return ExecutorQueue(row.executor, self._find_hooks(), self._settings)
+
+    def _work(
+        self,
+        name: str,
+        options: WorkerOptions,
+        find_queue: Callable[[WorkerRow], ActionQueue],
+        *,
+        concurrency: int | None,
+    ) -> TickReport:
         settings = self._settings if concurrency is None else replace(self._settings, concurrency=concurrency)
         processor, row = self._worker(name, settings)
         never = float("inf")
         budget = TickBudget(started=processor.state.monotonic(), run_until=never, answer_by=never)
         with self._alone(processor, name) as is_alone:
-            return self._run(processor, row, budget, options)[0] if is_alone else TickReport(busy=True)
+            if not is_alone:
+                return TickReport(busy=True)
+            return self._run(processor, row, budget, options, find_queue(row))[0]
 
     def ping(self, name: str, *, caller: str = "", host_seconds: float | None = None) -> TickReport:
         """Run the due actions of an executor within the time limits of a tick; return the counts.
@@ -119,9 +238,10 @@ class Executors:
 
         Raises:
             UnknownExecutor: The settings have no such executor.
+            WrongCarrier: A broker carries its tickets.
             DatabaseUnavailable: The database could not be reached, or was busy (`DatabaseBusy`).
         """
-        self.check_name(name)
+        self.check_carrier(name, "postgres")
         if not self._settings.enabled:
             return TickReport(enabled=False)
         processor, row = self._worker(name, self._settings)
@@ -131,7 +251,7 @@ class Executors:
         try:
             with self._alone(processor, caller) as is_alone:
                 report, left = (
-                    self._run(processor, row, budget, WorkerOptions(until_idle=True))
+                    self._run(processor, row, budget, WorkerOptions(until_idle=True), self._queue_of(row))
                     if is_alone
                     else (TickReport(busy=True), 0)
                 )
@@ -167,14 +287,14 @@ class Executors:
                 single_flight.release(holder)
 
     def _run(
-        self, processor: Processor, row: WorkerRow, budget: TickBudget, options: WorkerOptions
+        self, processor: Processor, row: WorkerRow, budget: TickBudget, options: WorkerOptions, queue: ActionQueue
     ) -> tuple[TickReport, int]:
         """Run a worker; return its counts, and the number of actions that it left to other workers as too long."""
         state = processor.state
         prepare = partial(store.write_executors, executors=self._settings.executors, replace=False)
         worker = Worker(
             state,
-            ExecutorQueue(row.executor, self._find_hooks(), self._settings),
+            queue,
             row,
             budget,
             replace(options, prepare=prepare, on_freed=self._on_freed),

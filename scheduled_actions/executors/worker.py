@@ -1,21 +1,22 @@
 """Run the actions of one executor in this process: claim, take over, run and settle them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from typing import Protocol
 from uuid import UUID, uuid4
 
 import psycopg
 
 from scheduled_actions.actions.claims import ClaimResult, TickRow
 from scheduled_actions.actions.rules.settlement import AttemptResult, Failed
+from scheduled_actions.core.action import Claimed
 from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.core.log import log
 from scheduled_actions.database.boundary import TEMPORARY_ERRORS, contain, isolate, reason_of
 from scheduled_actions.database.connection import Connection, RetryingConnection
 from scheduled_actions.executors import takeover
-from scheduled_actions.executors.claims import ExecutorQueue
 from scheduled_actions.executors.model import Ticket
 from scheduled_actions.executors.ready import CLAIM_SECONDS, ReadyAttempts
 from scheduled_actions.executors.takeover import TakeOver, WorkerRow
@@ -30,8 +31,6 @@ from scheduled_actions.ticks.worker_state import WorkerState
 
 #: How often a worker looks for due actions without a notification, and for requests to cancel a running action.
 _LOOK_SECONDS = 1.0
-#: Minimum time between two claims that found nothing: other action types cause notifications, too.
-_FUTILE_SECONDS = 0.1
 #: A worker is idle after this number of claims in a row that found nothing: one claim reads a part of a long queue.
 _IDLE_CLAIMS = 3
 #: After the worker has released an action that must run alone, because others were still running, it claims nothing for
@@ -69,19 +68,38 @@ class WorkerOptions:
     on_freed: Callable[[], None] = lambda: None
 
 
+class ActionQueue(Protocol):
+    """Where a worker gets its actions from: the queue of its executor in Postgres, or the tickets that have arrived."""
+
+    #: Minimum time between two claims that found nothing.
+    futile_seconds: float
+
+    def claim(self, connection: Connection, *, wanted: int, lease_seconds: float) -> ClaimResult:
+        """Return claimed actions in the order in which they should run, at most `wanted`."""
+
+    def take_rest(self, connection: Connection) -> Sequence[Claimed]:
+        """Return the claimed actions that the worker would get next; it is ending, and releases them."""
+
+    def give_back_turns(self, team_ids: Iterable[str | None]) -> None:
+        """Give the teams of actions that are released without a start their turns back, one for each action."""
+
+    def ended(self, ids: Iterable[UUID]) -> None:
+        """Take note that these actions were settled or released."""
+
+
 class Worker:
     """Runs the actions of one executor; each run has its own instance.
 
     Args:
         state: The state of this process; its threads run the handlers, and its `is_stopping` ends the worker.
-        queue: Claims the due actions of the executor.
+        queue: Returns the actions to run.
         row: The row of the worker.
         budget: The time limits; those of a process are infinite.
         options: How the worker runs.
     """
 
     def __init__(
-        self, state: WorkerState, queue: ExecutorQueue, row: WorkerRow, budget: TickBudget, options: WorkerOptions
+        self, state: WorkerState, queue: ActionQueue, row: WorkerRow, budget: TickBudget, options: WorkerOptions
     ) -> None:
         self._state = state
         self._queue = queue
@@ -235,6 +253,7 @@ class Worker:
 
     def _finish(self) -> bool:
         self._in_flight.unwritten += self._ready.take_all()
+        self._in_flight.unwritten += map(self._runner.make, self._connection.do(self._queue.take_rest))
         self._settle()
         self._state.settler.release_deferred()
         self._turn_over(has_finished=not self._in_flight.unwritten)
@@ -288,7 +307,7 @@ class Worker:
     def _may_claim(self, now: float) -> bool:
         if self._is_notified:
             self._is_notified = False
-            self._next_claim = min(self._next_claim, max(now, self._futile_at + _FUTILE_SECONDS))
+            self._next_claim = min(self._next_claim, max(now, self._futile_at + self._queue.futile_seconds))
         is_due = now >= max(self._next_claim, self._offers_until)
         return is_due and self._may_start() and self._ready.wanted(self._tick) > 0
 
@@ -413,6 +432,7 @@ class Worker:
         if attempts:
             written = self._writer.settle(attempts, running=[])
             self._in_flight.unwritten = written.kept_back
+            self._queue.ended({one.claimed.id for one in attempts} - {one.claimed.id for one in written.kept_back})
             self._writer.give_back_rates()
         if self._doubtful:
             self._doubtful = self._writer.settle(self._doubtful, running=[]).kept_back

@@ -18,8 +18,9 @@ from scheduled_actions.registry import Registry
 from scheduled_actions.registry.handler import PrepareFollowUp
 from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.attempts.handler_threads import HandlerThreads
-from scheduled_actions.ticks.hooks import Hooks
+from scheduled_actions.ticks.hooks import DispatchWork, Hooks
 from scheduled_actions.ticks.report import MetricsBuffer, TickCaller, TickReport
+from scheduled_actions.ticks.rules.plan import TickBudget
 from scheduled_actions.ticks.tick import Tick
 from scheduled_actions.ticks.worker_state import Watchdog, WorkerState
 
@@ -37,6 +38,7 @@ class Processor:
         on_tick_end: Called after each tick that ran, with `has_failed`: whether the tick raised an exception. Must
             return without delay.
         heartbeat_outcome: Returns the outcome of the last heartbeat, stored in the rows of ticks; None: no heartbeat.
+        dispatch: Creates the work of each tick for executors with brokers; None without such executors.
         monotonic: A monotonic clock, in seconds.
     """
 
@@ -51,6 +53,7 @@ class Processor:
         prepare: PrepareFollowUp,
         on_tick_end: Callable[..., None] | None = None,
         heartbeat_outcome: Callable[[], str] | None = None,
+        dispatch: Callable[[WorkerState, TickBudget, Callable[[], None]], DispatchWork] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         has_metrics = find_spec("prometheus_client") is not None
@@ -67,6 +70,7 @@ class Processor:
             watchdog=Watchdog(monotonic),
             metrics=MetricsBuffer(registry.types, settings.webhooks.endpoints) if has_metrics else None,
             heartbeat_outcome=heartbeat_outcome,
+            dispatch=dispatch,
         )
         self._on_tick_end = on_tick_end
 

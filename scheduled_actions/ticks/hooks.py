@@ -18,6 +18,7 @@ from scheduled_actions.database.connection import Connection
 
 if TYPE_CHECKING:
     from scheduled_actions.actions.evaluation import Do, PendingCheck
+    from scheduled_actions.ticks.report import TickReport
 
 #: Deletes rows past their retention, at most `limit` of each table; the returned number is not used.
 Prune: TypeAlias = "Callable[..., int]"
@@ -81,6 +82,13 @@ class BackgroundWork(Protocol):
 
     def start(self) -> None:
         """Start the work deferred since the last call; must be called outside any transaction."""
+
+
+class DispatchWork(BackgroundWork, Protocol):
+    """Hands the due actions of executors to brokers; `start` does so unless it is still in progress."""
+
+    def add_to(self, report: TickReport) -> None:
+        """Add the counts and errors since the last call to the report of the tick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

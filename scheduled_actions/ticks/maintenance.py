@@ -274,7 +274,7 @@ class TickMaintenance:
         self._is_park_due = False
 
     def finds_nothing(
-        self, connection: Connection, tick_id: UUID, *, caller: str, budget: Mapping[str, float], lingers: bool
+        self, connection: Connection, tick_id: UUID, *, caller: str, budget: Mapping[str, float], may_be_idle: bool
     ) -> bool:
         """Look for work; if there is none and the tick may be idle, write its row as ended, and return True.
 
@@ -283,7 +283,7 @@ class TickMaintenance:
             tick_id: The id of the tick.
             caller: The caller, stored in the tick's row.
             budget: The time limits, stored in the tick's row.
-            lingers: Whether the tick waits for actions to become due, so that it is never idle.
+            may_be_idle: Whether the tick has nothing else to do or to wait for.
         """
         state = self._state
         self._is_sweep_due = state.monotonic() >= state.next_sweep
@@ -291,7 +291,7 @@ class TickMaintenance:
             connection,
             state.settings,
             tick_id=tick_id,
-            may_be_idle=state.had_first_tick and not (self._is_sweep_due or state.is_exhausted or lingers),
+            may_be_idle=may_be_idle and state.had_first_tick and not (self._is_sweep_due or state.is_exhausted),
             caller=caller,
             budget=budget,
             counts=state.counts(self._report),

@@ -58,6 +58,8 @@ class Tick:
         self._maintenance = TickMaintenance(state, self._report)
         self._in_flight = InFlightAttempts(state, budget)
         self._background: BackgroundWork | None = None
+        make_dispatch = state.dispatch
+        self._dispatch = None if make_dispatch is None else make_dispatch(state, budget, self._in_flight.nudge)
         self._may_start_background = True
         self._may_announce = True
         self._is_counted = False
@@ -92,6 +94,7 @@ class Tick:
     def _work(self) -> None:
         try:
             self._wake()
+            self._start_dispatch()
             while self._work_once():
                 pass
         finally:
@@ -110,7 +113,8 @@ class Tick:
             self._new_id(),
             caller=self._caller.name,
             budget=self._limits,
-            lingers=self._linger_lease.is_held,
+            # The check does not read the queues of executors.
+            may_be_idle=not self._linger_lease.is_held and self._dispatch is None,
         )
 
     def _new_id(self) -> UUID:
@@ -239,17 +243,22 @@ class Tick:
             self._background = self._background or self._state.hooks.background(self._in_flight.nudge)
             self._may_start_background = self._report.run_step("background", self._background.start)
 
+    def _start_dispatch(self) -> None:
+        """Start to hand the due actions of executors to their brokers, unless that is in progress."""
+        if self._dispatch is not None and self._may_start():
+            self._report.run_step("dispatch", self._dispatch.start)
+
     def _awaits_background(self) -> bool:
         """Wait at most `FRESH_SECONDS` for background work, which may make actions due.
 
         Returns:
             False if there is no such work in progress, and none has finished since the last call.
         """
-        if self._background is None:
-            return False
-        if self._background.is_busy:
+        works = [work for work in (self._background, self._dispatch) if work is not None]
+        have_finished = [work.takes_finished() for work in works]
+        if any(work.is_busy for work in works):
             self._in_flight.wait(FRESH_SECONDS)
-        elif not self._background.takes_finished():
+        elif not any(have_finished):
             return False
         self._claimer.scanner.scan_again()
         return True
@@ -286,6 +295,7 @@ class Tick:
             self._claimer.has_claimed = True
         if self._linger_lease.may_park:
             self._connection.do(self._maintenance.park)
+        self._start_dispatch()
 
     def _wake(self) -> None:
         """Wake the actions whose conditions wait for a change, if the tick was notified of one or has some left."""
@@ -388,6 +398,8 @@ class Tick:
         if self._in_flight.unwritten:
             self._settle(running=[])
         report, metrics = self._report, self._state.metrics
+        if self._dispatch is not None:
+            self._dispatch.add_to(report)
         report.count_processed()
         if metrics is not None and not self._is_counted:
             # A tick that continues for another ping is counted once.

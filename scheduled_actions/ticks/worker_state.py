@@ -16,7 +16,7 @@ from scheduled_actions.registry import Registry
 from scheduled_actions.registry.handler import PrepareFollowUp
 from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.attempts.handler_threads import HandlerThreads
-from scheduled_actions.ticks.hooks import Hooks
+from scheduled_actions.ticks.hooks import DispatchWork, Hooks
 from scheduled_actions.ticks.report import MetricsBuffer, TickReport
 from scheduled_actions.ticks.rules.plan import DurationStats, TickBudget
 
@@ -209,6 +209,9 @@ class WorkerState:
     metrics: MetricsBuffer | None = None
     #: Returns the outcome of the last heartbeat of this process; None: no heartbeat.
     heartbeat_outcome: Callable[[], str] | None = None
+    #: Creates the work of one tick for executors with brokers; called with this state, the time limits, and a function
+    #: that wakes the tick. None without such executors.
+    dispatch: "Callable[[WorkerState, TickBudget, Callable[[], None]], DispatchWork] | None" = None
     #: Whether all steps that prepare the first tick have succeeded.
     had_first_tick: bool = False
     #: Whether the last batch that was claimed in a transaction had an occurrence of a schedule.

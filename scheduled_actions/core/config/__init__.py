@@ -178,6 +178,23 @@ class Executor:
 
     #: Action types, and prefixes of types followed by `*`.
     types: tuple[str, ...] = field(metadata={"check": checks.type_patterns})
+    #: How actions reach the workers: they claim them from Postgres, or a broker carries tickets to them.
+    carrier: str = checks.setting("postgres", checks.one_of("postgres", "celery", "sqs"))
+    #: The broker's queue: a name, or for `sqs` also its URL; None: the name of the executor.
+    queue: str | None = checks.setting(None, checks.queue_name)
+    #: Environment variable with the URL of Celery's broker.
+    url_env_var: str | None = checks.setting(None, checks.variable)
+    #: Time that a ticket is valid until a worker takes its action over.
+    ticket_seconds: int = checks.setting(300, checks.whole_number(10, 86400))
+    #: Maximum number of tickets that no worker has taken yet.
+    outstanding: int = checks.setting(1000, checks.whole_number(1, 100_000))
+    #: Maximum number of tickets in one message of the broker.
+    tickets_per_message: int = checks.setting(1, checks.whole_number(1, 100))
+
+    @property
+    def has_broker(self) -> bool:
+        """Whether a broker carries tickets to the workers."""
+        return self.carrier != "postgres"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

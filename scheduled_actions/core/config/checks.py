@@ -141,15 +141,44 @@ def executors(kind: type[Section], value: Any) -> dict[str, Section]:  # noqa: A
 
     Raises:
         ValueError: As `named`.
-        SettingError: As `named`, or an action type belongs to two executors.
+        SettingError: As `named`, an action type belongs to two executors, or settings of a broker do not fit its
+            carrier.
     """
     converted = named(kind, "executors", value)
+    for name, given in value.items():
+        _check_broker(name, given)
     for (name, one), (other_name, other) in combinations(converted.items(), 2):
         for pattern, other_pattern in product(one.types, other.types):  # type: ignore[attr-defined]  # of `Executor`
             if _overlap(pattern, other_pattern):
                 overlapping = f'"{other_pattern}", which overlaps "{pattern}" of executors.{name}'
                 raise SettingError(other_name, None, f"has {overlapping}; a type belongs to one executor")
     return converted
+
+
+#: Settings of an executor that apply only if a broker carries its tickets.
+_OF_BROKERS = ("queue", "url_env_var", "ticket_seconds", "outstanding", "tickets_per_message")
+
+
+def _check_broker(name: str, given: Mapping[str, Any]) -> None:
+    """Raise SettingError if an executor lacks the address of its broker, or has settings that do not apply to it."""
+    carrier = given.get("carrier", "postgres")
+    if carrier == "postgres" and (unused := next((one for one in _OF_BROKERS if one in given), None)):
+        raise SettingError(f"{name}.{unused}", None, 'applies only with carrier = "celery" or "sqs"')
+    if carrier == "sqs" and "url_env_var" in given:
+        expected = 'applies only with carrier = "celery"; boto3 reads its own environment variables'
+        raise SettingError(f"{name}.url_env_var", None, expected)
+    if carrier == "celery" and not given.get("url_env_var"):
+        expected = "must be the environment variable with the URL of the broker, such as MEDIA_BROKER_URL"
+        raise SettingError(f"{name}.url_env_var", None, expected)
+
+
+def queue_name(value: Any) -> str:  # noqa: ANN401 - any value of TOML
+    """Return the name of a broker's queue, or the URL of an SQS queue."""
+    _require(
+        isinstance(value, str) and re.fullmatch(r"https?://[\x21-\x7e]{1,500}|[A-Za-z0-9_.\-]{1,100}", value),
+        'must be a name of 1 to 100 letters, digits, "_", "." or "-", or the URL of an SQS queue',
+    )
+    return str(value)
 
 
 def _overlap(pattern: str, other: str) -> bool:

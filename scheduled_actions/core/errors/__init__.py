@@ -72,6 +72,7 @@ from scheduled_actions.core.errors.requests import (
     UnknownTable,
     UnknownToken,
     UrlInvalid,
+    WrongCarrier,
 )
 
 __all__ = [
@@ -138,6 +139,7 @@ __all__ = [
     "UnknownTable",
     "UnknownToken",
     "UrlInvalid",
+    "WrongCarrier",
     "WrongDeadlineStatus",
     "WrongStatus",
 ]

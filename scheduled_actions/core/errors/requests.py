@@ -194,6 +194,20 @@ class UnknownExecutor(RequestError):
 
 
 @error_class
+class WrongCarrier(RequestError):
+    """The workers of the executor get their actions in another way."""
+
+    name: str
+    #: The carrier in the settings.
+    carrier: str
+    #: How its actions are run instead.
+    otherwise: str
+
+    def __str__(self) -> str:
+        return f'executor "{self.name}" has carrier = "{self.carrier}": {self.otherwise}'
+
+
+@error_class
 class UnknownToken(_NotFound):
     """No token has that id; a token of another team gives the same error."""
 

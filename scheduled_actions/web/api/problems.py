@@ -42,6 +42,7 @@ from scheduled_actions.core.errors import (
     UnknownPause,
     UnknownSchedule,
     UnknownToken,
+    WrongCarrier,
     WrongStatus,
 )
 from scheduled_actions.core.errors.families import error_class
@@ -185,6 +186,7 @@ _STATUSES: dict[type[ScheduledActionsError], HTTPStatus] = {
     BudgetExceeded: HTTPStatus.UNPROCESSABLE_ENTITY,
     UnknownActionType: HTTPStatus.UNPROCESSABLE_ENTITY,
     UnknownExecutor: HTTPStatus.UNPROCESSABLE_ENTITY,
+    WrongCarrier: HTTPStatus.UNPROCESSABLE_ENTITY,
     **dict.fromkeys(
         (
             UnknownAction, UnknownActionTypePage, UnknownDeadline, UnknownDelivery, UnknownEndpoint, UnknownFact,
