@@ -35,7 +35,7 @@ _BATCH = 500
 #: none was taken for a while.
 _FULL_PAUSE_SECONDS, _FULL_SECONDS = 0.2, 2.0
 #: After a failure, an executor is left out for this long.
-_FAILED_SECONDS = 5.0
+FAILED_SECONDS = 5.0
 
 
 class _Sender:
@@ -103,7 +103,7 @@ class _Sender:
         return self._carrier
 
     def _fail(self, state: WorkerState, report: TickReport, reason: str) -> None:
-        self._not_before = state.monotonic() + _FAILED_SECONDS
+        self._not_before = state.monotonic() + FAILED_SECONDS
         log.error("executor.unsent executor=%s error=%s", self.name, reason)
         report.add_error(None, None, f"executor {self.name}: {reason}")
         self.close()

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+#: How long `close` waits for handlers that run the actions of tickets.
+_CLOSE_SECONDS = 5.0
 #: By carrier: how the actions of an executor are run.
 _OTHERWISE = {
     "postgres": "run `scheduled-actions executors work {name}`",
@@ -65,8 +67,8 @@ class Executors:
         self._on_freed = on_freed
         self._lock = threading.Lock()
         self._is_stopping = False
-        #: By executor with a broker: the tickets that have arrived in this process, for its worker.
-        self._ticket_queues: dict[str, TicketQueue] = {}
+        #: By executor with a broker: the tickets that have arrived in this process, and the thread of its worker.
+        self._ticket_workers: dict[str, tuple[TicketQueue, threading.Thread]] = {}
         #: By executor: the threads and the state of its worker in this process, and the worker's row.
         self._workers: dict[str, tuple[Processor, WorkerRow]] = {}
 
@@ -82,7 +84,11 @@ class Executors:
             self._workers[name][0].state.single_flight.notify()
 
     def close(self) -> None:
-        """End the threads of the workers."""
+        """End the threads of the workers; those of tickets are stopped first."""
+        if self._ticket_workers:
+            self.stop()
+        for _, thread in list(self._ticket_workers.values()):
+            thread.join(_CLOSE_SECONDS)
         for processor, _ in list(self._workers.values()):
             processor.close()
 
@@ -197,12 +203,14 @@ class Executors:
     def _ticket_queue(self, name: str) -> TicketQueue:
         """Return the queue of the worker of this process, which is started if it is not running."""
         with self._lock:
-            queue = self._ticket_queues.get(name)
+            queue, _ = self._ticket_workers.get(name, (None, None))
             if queue is None or (queue.is_closed and not self._is_stopping):
-                queue = self._ticket_queues[name] = TicketQueue()
+                queue = TicketQueue()
                 options = WorkerOptions(on_outage=lambda line: log.warning("worker.outage executor=%s %s", name, line))
                 serve = partial(self.work_on_tickets, name, options, queue)
-                threading.Thread(target=serve, name=f"scheduled-actions-worker-{name}", daemon=True).start()
+                thread = threading.Thread(target=serve, name=f"scheduled-actions-worker-{name}", daemon=True)
+                self._ticket_workers[name] = queue, thread
+                thread.start()
             return queue
 
     def _queue_of(self, row: WorkerRow) -> ActionQueue:

@@ -58,7 +58,7 @@ class TicketMessage(NamedTuple):
             raise InvalidArgument("message", problem=problem)
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             tickets = value["tickets"]
-            if isinstance(tickets, list) and len(tickets) <= _MAX_TICKETS:
+            if version == _VERSION and isinstance(tickets, list) and len(tickets) <= _MAX_TICKETS:
                 return cls(str(value["executor"]), [_ticket(one) for one in tickets])
         raise InvalidArgument("message", problem="is not a message of an executor: another program writes to its queue")
 

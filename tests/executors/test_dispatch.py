@@ -1,9 +1,24 @@
-"""Ticks hand the due actions of an executor to its broker as tickets, and workers run them once."""
+"""Ticks hand the due actions of an executor to its broker as tickets, whatever becomes of them."""
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from psycopg.types.json import Jsonb
+
 from scheduled_actions import action
-from tests.factories import insert, insert_many, row, statuses
+from scheduled_actions.core.errors import WrongCarrier
+from scheduled_actions.executors import dispatch
+from scheduled_actions.executors.carriers import SendOutcome
+from tests.factories import PATIENCE, database_now, insert, insert_many, move_clock, row, statuses, wait_until
+
+SENT, REFUSED, UNKNOWN = SendOutcome
+FILM = {"type": "film", "id": "1"}
+WAITING = {"wait": {"kind": "document_state", "target": FILM, "state": "approved"}}
+TICKET_SECONDS = 60
 
 
 @action("video:cut")
@@ -14,6 +29,13 @@ def cut(payload: dict) -> dict:
 @action("email:send")
 def send(payload: dict) -> None:
     pass
+
+
+def run_messages(project, broker):
+    """Run the messages that were sent, as a worker in this process."""
+    messages, broker.messages = broker.messages, []
+    for message in messages:
+        project.executors.run_message(message.as_json())
 
 
 def test_a_tick_sends_a_ticket_of_each_due_action_of_the_executor(connection, a_carried_project, broker):
@@ -27,21 +49,273 @@ def test_a_tick_sends_a_ticket_of_each_due_action_of_the_executor(connection, a_
     assert report.errors == []
     assert statuses(connection) == {mine: "processing", later: "pending", other: "completed"}
     [message] = broker.messages
-    token = row(connection, mine)["claim_token"]
     assert message.as_json() == {
         "v": 1,
         "executor": "media",
-        "tickets": [{"id": str(mine), "token": str(token), "action_type": "video:cut", "team_id": "acme"}],
+        "tickets": [
+            {
+                "id": str(mine),
+                "token": row(connection, mine)["claim_token"],
+                "action_type": "video:cut",
+                "team_id": "acme",
+            }
+        ],
     }
 
 
-def test_the_worker_of_a_process_runs_the_actions_of_a_message(connection, a_carried_project, broker):
+def test_a_process_without_the_handler_sends_tickets_too(connection, a_carried_project, broker):
+    insert(connection, action_type="video:cut")
+
+    a_carried_project(send).processor.tick()
+
+    assert len(broker.tickets) == 1
+
+
+def test_messages_contain_as_many_tickets_as_the_settings_say_in_the_order_of_the_claims(
+    connection, a_carried_project, broker
+):
     project = a_carried_project(cut, tickets_per_message=3)
     ids = insert_many(connection, 7, action_type="video:cut")
-    project.processor.tick()
-    assert [len(message.tickets) for message in broker.messages] == [3, 3, 1]
 
-    for message in broker.messages:
-        project.executors.run_message(message.as_json())
+    project.processor.tick()
+
+    assert [[ticket.id for ticket in message.tickets] for message in broker.messages] == [ids[:3], ids[3:6], ids[6:]]
+
+
+def test_while_the_broker_is_away_nothing_is_claimed_and_other_types_run(connection, a_carried_project, broker):
+    project = a_carried_project(cut, send)
+    mine, other = insert(connection, action_type="video:cut"), insert(connection, action_type="email:send")
+    broker.is_away = True
+
+    report = project.processor.tick()
+
+    assert [error["error"] for error in report.errors] == ["executor media: no broker answers at redis://broker"]
+    assert (report.success, report.succeeded) == (True, 1)
+    assert statuses(connection) == {mine: "pending", other: "completed"}
+    assert row(connection, mine)["attempts"] == 0
+
+
+def test_after_a_failure_the_executor_is_left_out_briefly_and_then_tried_again(
+    connection, a_carried_project, broker, monkeypatch
+):
+    project = a_carried_project(cut)
+    insert(connection, action_type="video:cut")
+    broker.is_away = True
+    project.processor.tick()
+    broker.is_away = False
+
+    project.processor.tick()
+    assert broker.tickets == []
+    state = project.processor.state
+    monkeypatch.setattr(state, "monotonic", lambda clock=state.monotonic: clock() + dispatch.FAILED_SECONDS)
+    project.processor.tick()
+    assert len(broker.tickets) == 1
+
+
+def test_refused_tickets_are_released_at_once_uncharged(connection, a_carried_project, broker):
+    project = a_carried_project(cut)
+    first, second = insert_many(connection, 2, action_type="video:cut")
+    broker.outcomes = [SENT, REFUSED]
+
+    report = project.processor.tick()
+
+    assert [error["error"] for error in report.errors] == ["executor media: the broker has refused 1 of 2 tickets"]
+    assert statuses(connection) == {first: "processing", second: "pending"}
+    released = row(connection, second)
+    assert (released["attempts"], released["claim_token"], released["executor"]) == (0, None, None)
+
+
+def test_an_action_whose_message_is_lost_returns_uncharged_when_its_ticket_ends(connection, a_carried_project, broker):
+    project = a_carried_project(cut, ticket_seconds=TICKET_SECONDS)
+    lost = insert(connection, action_type="video:cut", max_attempts=1)
+    broker.outcomes = [UNKNOWN]
+    project.processor.tick()
+    assert len(broker.tickets) == 1
+    broker.messages.clear()
+
+    move_clock(connection, timedelta(seconds=TICKET_SECONDS - 5))
+    project.processor.tick()
+    assert (broker.messages, statuses(connection)) == ([], {lost: "processing"})
+    move_clock(connection, timedelta(seconds=TICKET_SECONDS + 1))
+    project.processor.tick()
+
+    assert len(broker.tickets) == 1
+    assert row(connection, lost)["attempts"] == 0
+    run_messages(project, broker)
+    assert statuses(connection) == {lost: "completed"}
+
+
+def test_a_message_that_arrives_after_its_tickets_have_ended_changes_nothing(connection, a_carried_project, broker):
+    project = a_carried_project(cut, ticket_seconds=TICKET_SECONDS)
+    mine = insert(connection, action_type="video:cut")
+    project.processor.tick()
+
+    move_clock(connection, timedelta(seconds=TICKET_SECONDS + 1))
+    run_messages(project, broker)
+
+    assert statuses(connection) == {mine: "processing"}
+    assert row(connection, mine)["announced_at"] is None
+
+
+def test_a_message_that_arrives_twice_runs_its_action_once(connection, a_carried_project, broker):
+    ran = []
+
+    @action("video:cut")
+    def count(payload: dict):
+        ran.append(payload)
+
+    project = a_carried_project(count, tickets_per_message=5)
+    ids = insert_many(connection, 20, action_type="video:cut")
+    project.processor.tick()
+    messages = [message.as_json() for message in broker.messages]
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(project.executors.run_message, messages * 3))
+
+    assert len(ran) == 20
+    assert statuses(connection) == dict.fromkeys(ids, "completed")
+
+
+def test_at_most_as_many_tickets_are_untaken_as_the_settings_allow_however_many_processes_send(
+    connection, a_carried_project, broker, monkeypatch
+):
+    monkeypatch.setattr(dispatch, "_FULL_SECONDS", 0.0)
+    projects = [a_carried_project(cut, outstanding=7) for _ in range(4)]
+    insert_many(connection, 40, action_type="video:cut")
+
+    for _ in range(3):
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda project: project.processor.tick(), projects))
+
+    assert len(broker.tickets) == 7
+    run_messages(projects[0], broker)
+    projects[0].processor.tick()
+    assert len(broker.tickets) == 7
+
+
+def test_while_workers_take_tickets_a_tick_sends_further_ones(connection, a_carried_project, broker):
+    project = a_carried_project(cut, outstanding=2)
+    ids = insert_many(connection, 7, action_type="video:cut")
+    has_ended = threading.Event()
+
+    def work():
+        while not has_ended.wait(0.01):
+            run_messages(project, broker)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    project.processor.tick()
+    has_ended.set()
+    worker.join(PATIENCE)
+    run_messages(project, broker)
 
     assert statuses(connection) == dict.fromkeys(ids, "completed")
+
+
+def test_an_action_whose_condition_does_not_hold_becomes_no_ticket(connection, a_carried_project, broker):
+    project = a_carried_project(cut)
+    waiting = insert(connection, action_type="video:cut", condition=Jsonb(WAITING))
+    ready = insert(connection, action_type="video:cut")
+
+    report = project.processor.tick()
+
+    assert [ticket.id for ticket in broker.tickets] == [ready]
+    assert report.snoozed == 1
+    assert row(connection, waiting)["status"] == "pending"
+
+
+def test_a_condition_that_no_longer_holds_when_the_ticket_arrives_lets_the_action_wait(
+    connection, a_carried_project, broker
+):
+    project = a_carried_project(cut)
+    mine = insert(connection, action_type="video:cut", condition=Jsonb(WAITING))
+    project.facts.report(FILM, "state", "approved")
+    project.processor.tick()
+    assert [ticket.id for ticket in broker.tickets] == [mine]
+    project.facts.report(FILM, "state", "draft")
+
+    run_messages(project, broker)
+
+    assert (row(connection, mine)["status"], row(connection, mine)["attempts"]) == ("pending", 0)
+
+
+def test_a_lock_group_is_kept_from_the_ticket_until_the_action_ends(connection, a_carried_project, broker):
+    project = a_carried_project(cut)
+    first, second = insert_many(connection, 2, action_type="video:cut", lock_group="film 1")
+
+    project.processor.tick()
+    project.processor.tick()
+    assert [ticket.id for ticket in broker.tickets] == [first]
+    run_messages(project, broker)
+    project.processor.tick()
+
+    assert [ticket.id for ticket in broker.tickets] == [second]
+
+
+def test_the_slots_of_limits_are_in_use_while_tickets_are_untaken(connection, a_carried_project, broker):
+    project = a_carried_project(cut, limits={"gpu:*": {"at_once": 2}})
+    insert_many(connection, 5, action_type="video:cut", limit_keys=["gpu:1"])
+
+    for _ in range(2):
+        project.processor.tick()
+    assert len(broker.tickets) == 2
+    run_messages(project, broker)
+    project.processor.tick()
+
+    assert len(broker.tickets) == 2
+
+
+def test_a_broker_that_hangs_delays_no_other_action_and_no_answer(connection, a_carried_project, broker):
+    project = a_carried_project(cut, send, max_run_seconds=1, max_duration_seconds=4, default_timeout_seconds=1)
+    insert(connection, action_type="video:cut")
+    other = insert(connection, action_type="email:send")
+    goes_on = threading.Event()
+    broker.before_send = lambda: goes_on.wait(PATIENCE)
+
+    report = project.processor.tick()
+
+    assert report.succeeded == 1
+    assert row(connection, other)["status"] == "completed"
+    assert broker.messages == []
+    # A later tick does not start a second sender, and the first one ends as if the tick were still running.
+    project.processor.tick()
+    goes_on.set()
+    wait_until(lambda: broker.messages)
+    assert len(broker.tickets) == 1
+
+
+def test_a_lingering_tick_sends_tickets_of_actions_that_become_due_meanwhile(connection, a_carried_project, broker):
+    project = a_carried_project(cut, linger_seconds=30, max_duration_seconds=55, default_timeout_seconds=1)
+    insert(connection, action_type="video:cut", scheduled_at=database_now(connection) + timedelta(seconds=1))
+    tick = threading.Thread(target=project.processor.tick)
+    tick.start()
+
+    wait_until(lambda: broker.tickets)
+
+    project.processor.stop()
+    tick.join(PATIENCE)
+    assert not tick.is_alive()
+
+
+def test_an_error_of_the_carrier_is_reported_and_its_actions_return(connection, a_carried_project, broker):
+    project = a_carried_project(cut, ticket_seconds=TICKET_SECONDS)
+    mine = insert(connection, action_type="video:cut")
+
+    def fail():
+        raise KeyError("a defect")
+
+    broker.before_send = fail
+    report = project.processor.tick()
+
+    assert [error["error"] for error in report.errors] == ["executor media: KeyError: its tickets could not be sent"]
+    move_clock(connection, timedelta(seconds=TICKET_SECONDS + 1))
+    broker.before_send = lambda: None
+    a_carried_project(cut).processor.tick()
+    assert [ticket.id for ticket in broker.tickets] == [mine]
+
+
+def test_pings_of_workers_are_refused_for_executors_with_a_broker(a_carried_project):
+    project = a_carried_project(cut)
+
+    with pytest.raises(WrongCarrier, match=r'executor "media" has carrier = "celery"'):
+        project.executors.ping("media")
