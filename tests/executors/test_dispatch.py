@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -13,6 +14,7 @@ from scheduled_actions import action
 from scheduled_actions.core.errors import WrongCarrier
 from scheduled_actions.executors import dispatch
 from scheduled_actions.executors.carriers import SendOutcome
+from scheduled_actions.limits import claims as limit_claims
 from tests.factories import PATIENCE, database_now, insert, insert_many, move_clock, row, statuses, wait_until
 
 SENT, REFUSED, UNKNOWN = SendOutcome
@@ -180,6 +182,13 @@ def test_at_most_as_many_tickets_are_untaken_as_the_settings_allow_however_many_
     connection, a_carried_project, broker, monkeypatch
 ):
     monkeypatch.setattr(dispatch, "_FULL_SECONDS", 0.0)
+
+    def admit_slowly(*given, admit=limit_claims.admit_candidates):
+        # So that all of them claim at the same time.
+        time.sleep(0.1)
+        return admit(*given)
+
+    monkeypatch.setattr(limit_claims, "admit_candidates", admit_slowly)
     projects = [a_carried_project(cut, outstanding=7) for _ in range(4)]
     insert_many(connection, 40, action_type="video:cut")
 

@@ -67,6 +67,9 @@ def test_tickets_whose_action_is_claimed_by_another_claim_are_dropped(connection
 
     assert [(one.id, one.token) for one in claimed] == [(mine, token)]
     assert [one.wait(0) for one in arrivals] == [True, False, False]
+    arrivals.append(queue.add([Ticket(mine, token, "video:cut", None)]))
+    assert queue.claim(connection, wanted=5, lease_seconds=1).kept == []
+    assert not arrivals[-1].wait(0)
     queue.ended([mine])
     assert all(one.wait(0) for one in arrivals)
 
