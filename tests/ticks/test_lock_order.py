@@ -354,6 +354,13 @@ def claim_for_a_worker(series):
 
 
 @path()
+def claim_to_send_tickets(series):
+    series.add_executor(series.planned)
+    queue = ExecutorQueue("media", (series.project.series,), series.project.config.settings, outstanding=9)
+    return lambda own: queue.claim(own, wanted=9, lease_seconds=60)
+
+
+@path()
 def claim_limited_actions_for_a_worker(series):
     series.add_limits(series.planned)
     series.add_executor(series.planned, parked_by="limit")
