@@ -1,9 +1,7 @@
 """Run workers of executors in this process, and list the executors."""
 
 import threading
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,7 +17,7 @@ from scheduled_actions.database.boundary import temporary_refusal
 from scheduled_actions.database.connection import Database
 from scheduled_actions.executors import store
 from scheduled_actions.executors.claims import ExecutorQueue
-from scheduled_actions.executors.model import ExecutorState, Ticket
+from scheduled_actions.executors.model import ExecutorState
 from scheduled_actions.executors.takeover import WorkerRow
 from scheduled_actions.executors.tickets import TicketMessage, TicketQueue
 from scheduled_actions.executors.worker import ActionQueue, Worker, WorkerOptions
@@ -37,7 +35,6 @@ _CLOSE_SECONDS = 5.0
 _OTHERWISE = {
     "postgres": "run `scheduled-actions executors work {name}`",
     "celery": "its workers are those of your Celery app, started with `celery … worker`",
-    "sqs": "run `scheduled-actions executors work {name}`, or the handler of AWS Lambda",
 }
 
 
@@ -164,41 +161,10 @@ class Executors:
         """
         message = TicketMessage.of_json(value)
         name = message.executor
-        self.check_carrier(name, "celery", "sqs")
+        self.check_carrier(name, "celery")
         arrival = self._ticket_queue(name).add(message.tickets)
         self.notify(name)
         arrival.wait()
-
-    def run_messages(self, values: Iterable[object], *, seconds: float) -> TickReport:
-        """Run the actions of messages within a time limit; return the counts.
-
-        Actions whose timeout is too long for it, or that could not start, are released.
-
-        Args:
-            values: JSON objects, as a carrier sends them.
-            seconds: The time limit.
-
-        Raises:
-            InvalidArgument: A value is not such a message; none has been run.
-            UnknownExecutor: The settings have no such executor.
-            WrongCarrier: Its carrier is Postgres.
-            DatabaseUnavailable: The database could not be reached.
-        """
-        tickets: defaultdict[str, list[Ticket]] = defaultdict(list)
-        for message in map(TicketMessage.of_json, values):
-            self.check_carrier(message.executor, "celery", "sqs")
-            tickets[message.executor] += message.tickets
-        total = TickReport()
-        until = time.monotonic() + max(0.0, seconds - ANSWER_MARGIN_SECONDS)
-        for name, those in tickets.items():
-            queue = TicketQueue()
-            queue.add(those)
-            processor, row = self._worker(name, self._settings)
-            budget = TickBudget(started=processor.state.monotonic(), run_until=until, answer_by=until)
-            with self._alone(processor, "") as is_alone:
-                if is_alone:
-                    total.add(self._run(processor, row, budget, WorkerOptions(until_idle=True), queue)[0])
-        return total
 
     def _ticket_queue(self, name: str) -> TicketQueue:
         """Return the queue of the worker of this process, which is started if it is not running."""

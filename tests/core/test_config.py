@@ -481,6 +481,45 @@ def test_executors_have_types_by_name(loaded):
     }
 
 
+CELERY = 'carrier = "celery"\nurl_env_var = "MEDIA_BROKER_URL"'
+
+
+def test_an_executor_with_a_broker_has_its_settings(loaded):
+    toml = f"""
+        [executors.media]
+        types = ["video:*"]
+        tickets_per_message = 10
+        {CELERY}
+        """
+
+    [media] = loaded(toml).settings.executors.values()
+
+    assert media == Executor(
+        types=("video:*",), carrier="celery", url_env_var="MEDIA_BROKER_URL", tickets_per_message=10
+    )
+    assert (media.queue, media.ticket_seconds, media.outstanding, media.has_broker) == (None, 300, 1000, True)
+
+
+@pytest.mark.parametrize(
+    ("toml", "expected"),
+    [
+        ('carrier = "kafka"', "executors.media.carrier = 'kafka': must be one of postgres, celery"),
+        ('carrier = "celery"', "executors.media.url_env_var must be the environment variable with the URL"),
+        ('carrier = "celery"\nurl_env_var = "redis://host"', "executors.media.url_env_var"),
+        ("ticket_seconds = 60", 'executors.media.ticket_seconds applies only with carrier = "celery"'),
+        (f"{CELERY}\nticket_seconds = 5", "executors.media.ticket_seconds"),
+        (f"{CELERY}\noutstanding = 0", "executors.media.outstanding"),
+        (f"{CELERY}\ntickets_per_message = 101", "executors.media.tickets_per_message"),
+        (f'{CELERY}\nqueue = "a queue"', "must be a name of 1 to 100 letters"),
+    ],
+)
+def test_the_error_for_an_invalid_broker_names_the_setting(loaded, toml, expected):
+    with pytest.raises(ConfigInvalid) as caught:
+        _ = loaded(f'[executors.media]\ntypes = ["video:*"]\n{toml}').settings
+
+    assert expected in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("toml", "expected"),
     [

@@ -74,23 +74,11 @@ def test_tickets_whose_action_is_claimed_by_another_claim_are_dropped(connection
     assert all(one.wait(0) for one in arrivals)
 
 
-def test_the_room_of_a_queue_is_what_its_last_claim_wanted_and_did_not_find(connection):
+def test_a_closed_queue_ends_all_tickets_and_takes_no_more():
     queue = TicketQueue()
-    assert queue.wait_for_room(0) == 0
-
-    queue.claim(connection, wanted=3, lease_seconds=1)
-    assert queue.wait_for_room(0) == 3
-    queue.add([TICKET])
-    assert queue.wait_for_room(0) == 2
-
-
-def test_a_closed_queue_ends_all_tickets_and_takes_no_more(connection):
-    queue = TicketQueue()
-    queue.claim(connection, wanted=3, lease_seconds=1)
     arrival = queue.add([TICKET])
 
     queue.close()
 
     assert arrival.wait(0)
     assert queue.add([TICKET]).wait(0)
-    assert queue.wait_for_room(0) == 0
