@@ -6,7 +6,9 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from uuid import uuid4
 
+import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
@@ -14,8 +16,19 @@ from scheduled_actions import action
 from scheduled_actions.core.errors import WrongCarrier
 from scheduled_actions.executors import dispatch
 from scheduled_actions.executors.carriers import SendOutcome
+from scheduled_actions.executors.takeover import WorkerRow, take_over
 from scheduled_actions.limits import claims as limit_claims
-from tests.factories import PATIENCE, database_now, insert, insert_many, move_clock, row, statuses, wait_until
+from tests.factories import (
+    PATIENCE,
+    database_now,
+    insert,
+    insert_many,
+    is_waiting,
+    move_clock,
+    row,
+    statuses,
+    wait_until,
+)
 
 SENT, REFUSED, UNKNOWN = SendOutcome
 FILM = {"type": "film", "id": "1"}
@@ -328,3 +341,42 @@ def test_pings_of_workers_are_refused_for_executors_with_a_broker(a_carried_proj
 
     with pytest.raises(WrongCarrier, match=r'executor "media" has carrier = "celery"'):
         project.executors.ping("media")
+
+
+def test_cancelling_an_action_whose_ticket_is_untaken_ends_it_at_once(connection, a_carried_project, broker):
+    project = a_carried_project(cut, limits={"gpu:*": {"at_once": 1}})
+    first, second = insert_many(connection, 2, action_type="video:cut", lock_group="film 1", limit_keys=["gpu:1"])
+    project.processor.tick()
+    assert [ticket.id for ticket in broker.tickets] == [first]
+
+    cancelled = project.scheduler.cancel_action(first, by="ann")
+
+    assert (cancelled.status, cancelled.attempts) == ("cancelled", 0)
+    stored = row(connection, first)
+    assert [entry["outcome"] for entry in stored["history"]] == ["cancelled"]
+    assert [stored[name] for name in ("claim_token", "lease_expires_at", "executor")] == [None] * 3
+    run_messages(project, broker)
+    assert row(connection, first) == stored
+    project.processor.tick()
+    assert [ticket.id for ticket in broker.tickets] == [second]
+
+
+def test_cancelling_waits_for_a_take_over_and_then_requests_the_running_action_to_stop(
+    connection, database_url, a_carried_project, broker
+):
+    project = a_carried_project(cut)
+    mine = insert(connection, action_type="video:cut")
+    project.processor.tick()
+    with psycopg.connect(database_url) as taking:
+        take_over(
+            taking, WorkerRow(executor="media", concurrency=1), broker.tickets, seconds=[60], running=(), token=uuid4()
+        )
+        with ThreadPoolExecutor(1) as threads:
+            cancelling = threads.submit(project.scheduler.cancel_action, mine)
+            wait_until(lambda: is_waiting(connection))
+            taking.commit()
+            cancelled = cancelling.result(PATIENCE)
+
+    assert cancelled.status == "processing"
+    assert row(connection, mine)["announced_at"] is not None
+    assert row(connection, mine)["cancel_requested_at"] is not None
