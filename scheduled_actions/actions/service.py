@@ -342,7 +342,7 @@ class Scheduler:
         edit_lock_seconds: int | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Action:
-        """Cancel a pending or `no_action` action, or request that a running one stop without retry; return the action.
+        """Cancel an action that no tick or worker has started, or request that a running one stop; return the action.
 
         Args:
             action_id: The action.

@@ -46,7 +46,13 @@ class ExecutorState:
     name: str
     #: Action types, and prefixes of types followed by `*`. Empty: it was removed, and its queue returns to the claims.
     types: Sequence[str]
-    #: Number of due actions, at most 10,000.
+    #: How actions reach the workers: `postgres`, or the broker's library.
+    carrier: str
+    #: Number of claimed actions that no worker has taken over, at most 10,000. With a broker: its untaken tickets.
+    untaken: int
+    #: When the oldest of them was claimed; None without any.
+    oldest_untaken_at: datetime | None
+    #: Number of due actions that are not claimed, at most 10,000.
     due: int
     #: Number of due actions that are in the queues of limit keys, at most 10,000.
     queued: int

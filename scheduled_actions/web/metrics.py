@@ -171,6 +171,11 @@ class _Tables(Collector):
             "Due actions of executors, also those in the queues of limit keys, counted up to 10,000.",
             labels=["executor"],
         )
+        untaken = GaugeMetricFamily(
+            f"{_NAME}_executor_untaken_actions",
+            "Claimed actions of executors that no worker has taken over, counted up to 10,000.",
+            labels=["executor"],
+        )
         running = GaugeMetricFamily(
             f"{_NAME}_executor_running_actions", "Actions that workers of executors run.", labels=["executor"]
         )
@@ -180,9 +185,10 @@ class _Tables(Collector):
             labels=["executor"],
         )
         for one in self._executors:
-            for gauge, number in ((due, one.due), (running, one.running), (workers, one.workers)):
+            numbers = ((due, one.due), (untaken, one.untaken), (running, one.running), (workers, one.workers))
+            for gauge, number in numbers:
                 gauge.add_metric([_label(one.name)], number)
-        yield from (due, running, workers)
+        yield from (due, untaken, running, workers)
 
     def _recent(self) -> Iterator[Metric]:
         recent = GaugeMetricFamily(

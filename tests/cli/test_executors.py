@@ -113,7 +113,17 @@ def test_list_shows_the_workers_in_a_second_table(run, connection, media):
 
     first, second = run("executors", "list").stdout.split("\n\n")
 
-    assert first.splitlines()[0].split() == ["NAME", "TYPES", "DUE", "LIMITED", "RUNNING", "WORKERS", "LAST", "TAKEN"]
+    assert first.splitlines()[0].split() == [
+        "NAME",
+        "TYPES",
+        "DUE",
+        "LIMITED",
+        "UNTAKEN",
+        "RUNNING",
+        "WORKERS",
+        "LAST",
+        "TAKEN",
+    ]
     headings, worker = second.splitlines()
     assert headings.split() == ["WORKER", "EXECUTOR", "STARTED", "LAST", "SEEN", "RUNNING"]
     assert worker.startswith("render-1:7  media ")

@@ -18,6 +18,7 @@ from scheduled_actions.executors import dispatch
 from scheduled_actions.executors.carriers import SendOutcome
 from scheduled_actions.executors.takeover import WorkerRow, take_over
 from scheduled_actions.limits import claims as limit_claims
+from scheduled_actions.operations.doctor import service as doctor
 from tests.factories import (
     PATIENCE,
     database_now,
@@ -380,3 +381,23 @@ def test_cancelling_waits_for_a_take_over_and_then_requests_the_running_action_t
     assert cancelled.status == "processing"
     assert row(connection, mine)["announced_at"] is not None
     assert row(connection, mine)["cancel_requested_at"] is not None
+
+
+def test_untaken_tickets_are_counted_until_a_worker_takes_them(connection, a_carried_project, broker):
+    project = a_carried_project(cut)
+    insert_many(connection, 3, action_type="video:cut")
+
+    project.processor.tick()
+    [before] = project.executors.find()
+    move_clock(connection, timedelta(minutes=3))
+    problem = next(check for check in doctor.diagnose(project) if check.name == "executors")
+    run_messages(project, broker)
+    [after] = project.executors.find()
+
+    assert (before.carrier, before.untaken, before.due, before.running) == ("celery", 3, 0, 0)
+    assert before.oldest_untaken_at is not None
+    assert (problem.level, problem.detail) == (
+        "warning",
+        "executor media: no worker has taken a ticket within the last day (3 untaken tickets)",
+    )
+    assert (after.untaken, after.oldest_untaken_at) == (0, None)

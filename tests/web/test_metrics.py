@@ -372,8 +372,9 @@ def test_executors_have_gauges_of_due_and_running_actions_and_of_workers(project
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "observe.md").read_text(encoding="utf-8")
     assert all(f"| `scheduled_actions_executor_{name}" in page for name, _ in found)
     assert found == {
-        ("due_actions", "gpu"): 0, ("running_actions", "gpu"): 0, ("workers", "gpu"): 0,
-        ("due_actions", "media"): 2, ("running_actions", "media"): 0, ("workers", "media"): 1,
+        ("due_actions", "gpu"): 0, ("untaken_actions", "gpu"): 0, ("running_actions", "gpu"): 0, ("workers", "gpu"): 0,
+        ("due_actions", "media"): 2, ("untaken_actions", "media"): 0, ("running_actions", "media"): 0,
+        ("workers", "media"): 1,
     }  # fmt: skip
 
 

@@ -136,6 +136,7 @@ def list_executors(project: Project) -> None:
             "TYPES": lambda one: one_line(listed(one.types, most=_MAX_TYPES), longest=60) or "removed",
             "DUE": lambda one: f"{one.due:,}",
             "LIMITED": lambda one: f"{one.queued:,}",
+            "UNTAKEN": lambda one: f"{one.untaken:,}",
             "RUNNING": lambda one: f"{one.running:,}",
             "WORKERS": lambda one: f"{one.workers:,}",
             "LAST TAKEN": lambda one: local(one.last_taken_at) or "never",

@@ -1,4 +1,5 @@
--- Returns the executors, by name, or those in `names`: name, types, the number of due actions and of those in the queues of
+-- Returns the executors, by name, or those in `names`: name, types, carrier, the number of claimed actions that no
+-- worker has taken over (counted to 10,000) and when the oldest was claimed, the number of due actions and of those in the queues of
 -- limit keys (each counted to 10,000), since when the oldest is due, the number of running actions and of workers, when a
 -- worker last took actions over and was last seen, whether one was seen within two minutes, and of at most `workers` workers
 -- their names, concurrencies, running actions, starts, and when they were last seen and took actions over, as parallel
@@ -43,7 +44,7 @@ running as materialized (
   group by a.executor, a.worker_id
 )
 select
-  e.name, e.types, least(d.due + q.queued, 10000), q.queued, least(d.oldest_at, q.oldest_at), r.running, w.workers, w.taken_at,
+  e.name, e.types, e.carrier, u.untaken, u.oldest_at, least(d.due + q.queued, 10000), q.queued, least(d.oldest_at, q.oldest_at), r.running, w.workers, w.taken_at,
   w.seen_at, coalesce(w.seen_at > scheduled_actions_now() - interval '2 minutes', false),
   s.names, s.concurrencies, s.running, s.started, s.seen, s.taken
 from scheduled_action_executors e
@@ -62,6 +63,18 @@ cross join lateral (
     select n.scheduled_at from waiting n where n.action_type like any (e.type_patterns)
   ) o
 ) d
+cross join lateral (
+  select count(*) as untaken, min(t.updated_at) as oldest_at
+  from (
+    select a.updated_at
+    from scheduled_actions a
+    where a.status = 'processing'
+      and a.executor = e.name
+      and a.announced_at is null
+      and a.lease_expires_at > scheduled_actions_now()
+    limit 10000
+  ) t
+) u
 cross join lateral (
   select count(*) as queued, min(l.scheduled_at) as oldest_at
   from limited l

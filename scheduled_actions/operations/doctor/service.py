@@ -18,7 +18,7 @@ from scheduled_actions.core.errors import (
     UrlInvalid,
 )
 from scheduled_actions.core.secret import Secret
-from scheduled_actions.database import handoff, migrate
+from scheduled_actions.database import clock, handoff, migrate
 from scheduled_actions.database.connection import Connection
 from scheduled_actions.operations import registry_build
 from scheduled_actions.operations.doctor import store
@@ -353,7 +353,7 @@ def _executors(parts: Installation, connection: Connection) -> Iterator[Check]:
         known = parts.registry.types
     except RegistryInvalid:
         known = None
-    yield from rules.executors(found, declared, known)
+    yield from rules.executors(found, declared, known, now=clock.now(connection))
 
 
 def _webhook_filters(connection: Connection) -> Check:

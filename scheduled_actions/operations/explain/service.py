@@ -66,7 +66,7 @@ def explain(parts: Installation, action_id: UUID | str, *, team_id: str | None =
             TickState(*values) if values[0] is not None else None for values in (rest[:6], rest[6:12])
         )
         is_started, *hold, first, pid, since = rest[12:21]
-        queue, claim = rest[21:25], rest[25:]
+        queue, claim = rest[21:26], rest[26:]
         executor = None if queue[0] is None else ExecutorQueueState(*queue)
         is_pending = action.status is Status.PENDING
         is_due = is_pending and action.scheduled_at <= now
@@ -186,9 +186,11 @@ def _limits(connection: Connection, action: Action, *, visible_to: str | None) -
     return [LimitState(*row) for row in sql.run_leniently(connection, "limit_states", parameters)]
 
 
-def _claim(name: str, worker: str | None, taken_at: datetime | None, *, visible_to: str | None) -> ExecutorClaim:
+def _claim(
+    name: str, carrier: str, worker: str | None, taken_at: datetime | None, *, visible_to: str | None
+) -> ExecutorClaim:
     """Return the claim of a worker; a team does not get the worker's name, which contains that of a host."""
-    return ExecutorClaim(name, worker if visible_to is None else None, taken_at)
+    return ExecutorClaim(name, carrier, worker if visible_to is None else None, taken_at)
 
 
 def _ahead(

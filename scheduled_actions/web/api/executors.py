@@ -25,7 +25,11 @@ class SeenWorkerDocument(ResponseModel):
     name=None,
     types="Action types, and prefixes of types followed by `*`. Empty: the executor was removed, and its queue returns "
     "to the ticks.",
-    due="Number of due actions, counted up to 10,000.",
+    carrier="How actions reach the workers: `postgres`, or `celery`.",
+    untaken="Number of claimed actions that no worker has taken over, counted up to 10,000; with a broker, its untaken "
+    "tickets.",
+    oldest_untaken_at="When the oldest of them was claimed; null without any.",
+    due="Number of due actions that are not claimed, counted up to 10,000.",
     queued="Number of due actions that are in the queues of limit keys, counted up to 10,000.",
     oldest_due_at="When the oldest due action became due; null without due actions.",
     running="Number of actions that its workers run.",

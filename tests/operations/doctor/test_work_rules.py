@@ -14,6 +14,7 @@ from scheduled_actions.operations.doctor.rules import (
     ticks as tick_rules,
 )
 from scheduled_actions.operations.doctor.rules.ticks import ANSWERED, UNSENT, Ping
+from tests.factories import NOW
 
 OK, WARNING, FAULT = Level.OK, Level.WARNING, Level.FAULT
 MINUTE = timedelta(minutes=1)
@@ -45,10 +46,11 @@ DECLARED = {"media": ("video:*",)}
 def executors(name, *, declared=DECLARED, known=("video:cut",), types=("video:*",), **changes):
     """Return the named check of the executor `media` with these values."""
     values = {
-        "name": "media", "types": types, "due": 3, "queued": 0, "oldest_due_at": None, "running": 0, "workers": 0,
+        "name": "media", "types": types, "carrier": "postgres", "untaken": 0, "oldest_untaken_at": None,
+        "due": 3, "queued": 0, "oldest_due_at": None, "running": 0, "workers": 0,
         "last_taken_at": None, "last_seen_at": None, "is_attended": False, "seen_workers": (),
     }  # fmt: skip
-    checks = executor_rules.executors([ExecutorState(**values | changes)], declared, known)
+    checks = executor_rules.executors([ExecutorState(**values | changes)], declared, known, now=NOW)
     return next(check for check in checks if check.name == name)
 
 
@@ -140,6 +142,18 @@ def attention(name, **facts):
         ),
         (executors("executors", due=0), OK, "0 workers of 1 executor", None),
         (executors("executors", is_attended=True, workers=1), OK, "1 worker of 1 executor seen in the last", None),
+        (
+            executors("executors", carrier="celery", due=0, untaken=5, oldest_untaken_at=NOW - timedelta(minutes=3)),
+            WARNING,
+            "executor media: no worker has taken a ticket within the last day (5 untaken tickets)",
+            "check that workers of your Celery app run",
+        ),
+        (
+            executors("executors", carrier="celery", untaken=5, oldest_untaken_at=NOW - timedelta(minutes=1)),
+            OK,
+            "0 workers of 1 executor",
+            None,
+        ),
         # Removed: ticks return its queue.
         (executors("executors", types=(), declared={}), OK, "0 workers", None),
         (executors("executor_settings"), OK, "the settings and the database have the same executors", None),

@@ -60,6 +60,11 @@ def cases() -> list[Case]:
         Case("running", "attempt 1, claimed ", claimed(is_started=True)),
         Case("running", 'ago by the worker gpu-1:7 of the executor "media", which started it at', taken_over),
         Case("claimed", "it waits for a free thread", claimed(is_started=False)),
+        Case(
+            "executor_ticket",
+            '"media", whose tickets celery carries, and no worker has taken its ticket; if none does, it returns at',
+            through_celery(claimed_by_a_worker),
+        ),
         Case("claimed", 'by a worker of the executor "media"; it waits for a free thread', claimed_by_a_worker),
         Case("lease_expired", "while its handler ran", frozen_worker),
         Case(
@@ -141,6 +146,11 @@ def cases() -> list[Case]:
             "executor_queue",
             ", and 2 actions are ahead of it (by priority, then by time); 1 worker of the executor is running",
             of_executor(seen_minutes_ago=1, ahead=2),
+        ),
+        Case(
+            "executor_queue",
+            'a tick to send its ticket to the workers of its executor "media", and 2 actions are ahead of it',
+            ticked(through_celery(of_executor(ahead=2))),
         ),
         Case("executor_queue", ", and nothing is ahead of it; the last worker", of_executor(finished_minutes_ago=1)),
         Case(
@@ -286,6 +296,17 @@ def of_worker(connection, action_type, *, lease_seconds=60, **columns):
 def claimed_by_a_worker(connection, action_type):
     executor(connection, action_type, seen_minutes_ago=0)
     return of_worker(connection, action_type)
+
+
+def through_celery(arrangement):
+    """Return an arrangement whose executor has the carrier `celery`."""
+
+    def arrange(connection, action_type):
+        action_id = arrangement(connection, action_type)
+        connection.execute("update scheduled_action_executors set carrier = 'celery'")
+        return action_id
+
+    return arrange
 
 
 def taken_over(connection, action_type, **lease):

@@ -26,7 +26,8 @@ def test_executors_are_listed_with_their_queues_and_workers(api, connection):
     [worker] = one.pop("seen_workers")
 
     assert {name: value for name, value in one.items() if not name.endswith("_at")} == {
-        "name": "media", "types": ["video:*"], "due": 1, "queued": 0, "running": 0, "workers": 1, "is_attended": True,
+        "name": "media", "types": ["video:*"], "carrier": "postgres", "untaken": 0,
+        "due": 1, "queued": 0, "running": 0, "workers": 1, "is_attended": True,
     }  # fmt: skip
     assert one["last_taken_at"] is None
     assert one["oldest_due_at"].endswith("Z")

@@ -339,6 +339,8 @@ create table scheduled_action_executors (
   types text[] not null,
   -- The same as patterns of LIKE.
   type_patterns text[] not null,
+  -- How its actions reach the workers: `postgres` or the carrier of the tickets.
+  carrier text not null default 'postgres',
   -- Whether the actions in its queue return to the claims. Nothing is parked in the queue meanwhile. Set when types are
   -- removed from it; cleared by a tick or worker when its queue is empty, which deletes the row if it has no types.
   is_returning boolean not null default false

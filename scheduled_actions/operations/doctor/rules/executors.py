@@ -1,6 +1,7 @@
 """Checks of executors: missing workers, differences between the settings and the database, types without a handler."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 
 from scheduled_actions.core.messages import counted, listed
 from scheduled_actions.executors.model import ExecutorState, is_of_types
@@ -9,10 +10,16 @@ from scheduled_actions.operations.doctor.rules.project import COUNTED
 
 #: Maximum number of names listed in one check.
 _NAMES_MOST = 5
+#: How long a ticket may be untaken before its executor is reported.
+_PATIENCE = timedelta(minutes=2)
 
 
 def executors(
-    found: Sequence[ExecutorState], declared: Mapping[str, Collection[str]], known: Collection[str] | None
+    found: Sequence[ExecutorState],
+    declared: Mapping[str, Collection[str]],
+    known: Collection[str] | None,
+    *,
+    now: datetime,
 ) -> list[Check]:
     """Return warnings for executors without workers, without a row or a section of the settings, and without handlers.
 
@@ -20,12 +27,16 @@ def executors(
         found: The executors in the database.
         declared: The types of the executors of the settings, by name.
         known: The action types of this build; None if the registry cannot be read.
+        now: The time of the database's clock.
     """
-    return [_workers(found), _stored(found, declared), *([] if known is None else [_types(declared, known)])]
+    return [_workers(found, now), _stored(found, declared), *([] if known is None else [_types(declared, known)])]
 
 
-def _workers(found: Sequence[ExecutorState]) -> Check:
-    idle = [one for one in found if one.types and one.due and not one.is_attended]
+def _workers(found: Sequence[ExecutorState], now: datetime) -> Check:
+    unattended = [one for one in found if one.types and not one.is_attended]
+    idle = [one for one in unattended if one.due and one.carrier == "postgres"]
+    untaken = [one for one in unattended if one.oldest_untaken_at and now - one.oldest_untaken_at > _PATIENCE]
+    untaken = [one for one in untaken if one.carrier != "postgres"]
     workers = sum(one.workers for one in found)
     return first_problem(
         "executors",
@@ -38,15 +49,32 @@ def _workers(found: Sequence[ExecutorState]) -> Check:
                 "/cron/process?executor=NAME; then check why the previous ones have ended"
             ),
         ),
+        (
+            untaken,
+            WARNING,
+            listed([_untaken(one) for one in untaken], most=_NAMES_MOST),
+            (
+                "check that workers of your Celery app run (`celery -A APP worker -Q QUEUE`), with the same broker "
+                "and the same database as the ticks"
+            ),
+        ),
         ok=f"{counted(workers, 'worker')} of {counted(len(found), 'executor')} seen in the last two minutes",
     )
 
 
 def _idle(one: ExecutorState) -> str:
-    taken = one.last_taken_at
-    since = "within the last day" if taken is None else f"since {taken:%Y-%m-%d %H:%M:%S}Z"
     number = f"{one.due:,}{'+' if one.due >= COUNTED else ''} due {'action' if one.due == 1 else 'actions'}"
-    return f"executor {one.name}: no worker has taken an action {since} ({number})"
+    return f"executor {one.name}: no worker has taken an action {_since(one)} ({number})"
+
+
+def _untaken(one: ExecutorState) -> str:
+    number = counted(one.untaken, "untaken ticket") if one.untaken < COUNTED else f"{one.untaken:,}+ untaken tickets"
+    return f"executor {one.name}: no worker has taken a ticket {_since(one)} ({number})"
+
+
+def _since(one: ExecutorState) -> str:
+    taken = one.last_taken_at
+    return "within the last day" if taken is None else f"since {taken:%Y-%m-%d %H:%M:%S}Z"
 
 
 def _stored(found: Sequence[ExecutorState], declared: Mapping[str, Collection[str]]) -> Check:

@@ -20,7 +20,8 @@ from scheduled_actions.operations.explain.rules.facts import (
 def idle(context: ActionContext) -> Iterator[Explanation]:
     """Yield that no worker of the action's executor has been seen lately."""
     executor = context.executor
-    if executor is None or executor.is_attended:
+    # With a broker, a tick sends the ticket of the action first.
+    if executor is None or executor.is_attended or executor.carrier != "postgres":
         return
     seen = executor.last_seen_at
     since = "within the last day" if seen is None else f"for {in_words(context.now - seen)}"
@@ -41,6 +42,14 @@ def queued(context: ActionContext, executor: ExecutorQueueState) -> Explanation:
     elif ahead:
         number = counted(ahead, "action") if ahead < AHEAD_MOST else f"{ahead:,}+ actions"
         place = f", and {number} {'is' if ahead == 1 else 'are'} ahead of it (by priority, then by time)"
+    if executor.carrier != "postgres":
+        return Explanation(
+            code=Code.EXECUTOR_QUEUE,
+            sentence=f'it waits for a tick to send its ticket to the workers of its executor "{executor.name}"{place}',
+            remedy="if ticks run, the broker is away (their answers say so), or as many tickets are untaken as the "
+            "setting outstanding allows (`scheduled-actions executors list` counts them)",
+            details=_details(context, executor),
+        )
     workers = (
         f"; {counted(executor.workers, 'worker')} of the executor {'is' if executor.workers == 1 else 'are'} running"
     )
@@ -52,6 +61,20 @@ def queued(context: ActionContext, executor: ExecutorQueueState) -> Explanation:
         remedy="if the queue grows, start more workers, or raise their concurrency: `scheduled-actions executors list` "
         "shows them",
         details=_details(context, executor),
+    )
+
+
+def untaken(context: ActionContext, claim: ExecutorClaim, details: dict[str, Any]) -> Explanation:
+    """Explain that no worker has taken the ticket of a claimed action."""
+    lease = context.action.lease_expires_at
+    returns = "" if lease is None else f"; if none does, it returns at {at(lease)}, and is sent again"
+    return Explanation(
+        code=Code.EXECUTOR_TICKET,
+        sentence=f"it was claimed {in_words(context.now - context.action.updated_at)} ago for its executor "
+        f'"{claim.name}", whose tickets {claim.carrier} carries, and no worker has taken its ticket{returns}',
+        remedy="check that workers run, consume the queue of the executor and reach the database: `scheduled-actions "
+        "executors list` shows them",
+        details={**details, "lease_expires_at": iso(lease)},
     )
 
 

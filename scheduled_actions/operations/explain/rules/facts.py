@@ -20,6 +20,7 @@ Code = StrEnum(
         "CANCELLED",
         "SKIPPED",
         "LEASE_EXPIRED",
+        "EXECUTOR_TICKET",
         "RUNNING",
         "CLAIMED",
         "EXPIRED",
@@ -157,6 +158,8 @@ class ExecutorQueueState:
     last_seen_at: datetime | None
     #: Whether that was within two minutes.
     is_attended: bool
+    #: How actions reach the workers.
+    carrier: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,8 @@ class ExecutorClaim:
     """The executor that claimed a processing action."""
 
     name: str
+    #: How actions reach its workers.
+    carrier: str
     #: The worker that took the action over; None: none did yet, the worker was deleted, or the reader may not see it.
     worker: str | None
     #: When the worker took the action over, and started its handler; None: not yet.

@@ -90,6 +90,8 @@ def _processing(context: ActionContext) -> Explanation:
             "killed (memory, time limit)",
             details={**details, "lease_expires_at": iso(lease), "is_started": context.is_started},
         )
+    if (claim := context.claimed_for) is not None and claim.taken_at is None and claim.carrier != "postgres":
+        return executors.untaken(context, claim, details)
     by = "" if tick is None else f" by the tick {tick.id}, which started at {at(tick.started_at)}"
     if context.claimed_for is not None:
         by = executors.claimed_by(context.claimed_for)

@@ -1,8 +1,8 @@
 -- Returns an action and its context at the same moment: the latest tick, the tick that claimed it, the holder of its
 -- lock group, the due member of the group that goes first, and the session that holds a lock on its row. Of a pending action
 -- also the executor of its type, the number of its workers that were seen within two minutes and have not ended, when one was
--- last seen, and whether that was within two minutes; of a processing one, the executor that claimed it, the worker that
--- took it over, and when. Another team's action returns no row.
+-- last seen, whether that was within two minutes, and the carrier; of a processing one, the executor that claimed it, its carrier,
+-- the worker that took it over, and when. Another team's action returns no row.
 select
   -- include: actions/action_columns,
   scheduled_actions_now(),
@@ -12,8 +12,9 @@ select
   h.action_id, o.status, o.lock_group_blocks, o.scheduled_at, h.busy_until,
   m.id,
   x.pid, x.xact_start,
-  e.name, w.workers, w.seen_at, coalesce(w.seen_at > scheduled_actions_now() - interval '2 minutes', false),
-  case when a.status = 'processing' then a.executor end, r.name, a.announced_at
+  e.name, w.workers, w.seen_at, coalesce(w.seen_at > scheduled_actions_now() - interval '2 minutes', false), e.carrier,
+  case when a.status = 'processing' then a.executor end,
+  coalesce((select o.carrier from scheduled_action_executors o where o.name = a.executor), 'postgres'), r.name, a.announced_at
 from scheduled_actions a
 left join lateral (
   select k.id, k.started_at, k.finished_at, k.lease_expires_at, k.counts, k.budget
@@ -42,7 +43,7 @@ left join lateral (
   limit 1
 ) x on true
 left join lateral (
-  select o.name from scheduled_action_executors o where a.action_type like any (o.type_patterns) limit 1
+  select o.name, o.carrier from scheduled_action_executors o where a.action_type like any (o.type_patterns) limit 1
 ) e on a.status = 'pending'
 left join lateral (
   select
