@@ -1,6 +1,7 @@
 """Run workers of executors in this process, and list the executors."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -80,12 +81,22 @@ class Executors:
         if name in self._workers:
             self._workers[name][0].state.single_flight.notify()
 
+    def join(self, seconds: float) -> bool:
+        """Wait until the workers of `run_message` have ended after `stop`, at most `seconds`; return whether they have.
+
+        Their unstarted actions are released then, and their rows say that they have ended.
+        """
+        until = time.monotonic() + seconds
+        threads = [thread for _, thread in list(self._ticket_workers.values())]
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in threads)
+
     def close(self) -> None:
-        """End the threads of the workers; those of tickets are stopped first."""
+        """End the threads of the workers; those of `run_message` are stopped first."""
         if self._ticket_workers:
             self.stop()
-        for _, thread in list(self._ticket_workers.values()):
-            thread.join(_CLOSE_SECONDS)
+            self.join(_CLOSE_SECONDS)
         for processor, _ in list(self._workers.values()):
             processor.close()
 
@@ -146,13 +157,14 @@ class Executors:
         finally:
             queue.close()
 
-    def run_message(self, value: object) -> None:
+    def run_message(self, value: object, *, grace_seconds: float = 60.0) -> None:
         """Run the actions of a message in the worker of this process, and wait until they have ended.
 
         The worker starts with the first message. It keeps running, and waits for a database that is away.
 
         Args:
             value: A JSON object, as a carrier sends it.
+            grace_seconds: How long handlers may go on after `stop`; that of the first message of an executor applies.
 
         Raises:
             InvalidArgument: It is not such a message.
@@ -162,17 +174,20 @@ class Executors:
         message = TicketMessage.of_json(value)
         name = message.executor
         self.check_carrier(name, "celery")
-        arrival = self._ticket_queue(name).add(message.tickets)
+        arrival = self._ticket_queue(name, grace_seconds).add(message.tickets)
         self.notify(name)
         arrival.wait()
 
-    def _ticket_queue(self, name: str) -> TicketQueue:
+    def _ticket_queue(self, name: str, grace_seconds: float) -> TicketQueue:
         """Return the queue of the worker of this process, which is started if it is not running."""
         with self._lock:
             queue, _ = self._ticket_workers.get(name, (None, None))
             if queue is None or (queue.is_closed and not self._is_stopping):
                 queue = TicketQueue()
-                options = WorkerOptions(on_outage=lambda line: log.warning("worker.outage executor=%s %s", name, line))
+                options = WorkerOptions(
+                    grace_seconds=grace_seconds,
+                    on_outage=lambda line: log.warning("worker.outage executor=%s %s", name, line),
+                )
                 serve = partial(self.work_on_tickets, name, options, queue)
                 thread = threading.Thread(target=serve, name=f"scheduled-actions-worker-{name}", daemon=True)
                 self._ticket_workers[name] = queue, thread

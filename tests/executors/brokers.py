@@ -1,140 +1,122 @@
-"""Redis and RabbitMQ as real servers on free ports, with data in a temporary directory."""
+"""Real brokers on free ports, with directories of their own: Redis and RabbitMQ."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
-from contextlib import suppress
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.faults.serving import a_port, wait_until
+#: Debian's own script, run as root, would start RabbitMQ as another user.
+_RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+#: RabbitMQ takes up to a minute to start on a busy machine.
+START_SECONDS = 120
 
 
-class Redis:
-    """A Redis server without persistence: what is in it is lost with the process."""
-
-    def __init__(self) -> None:
-        self.port = a_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-        self._directory = tempfile.mkdtemp(prefix="scheduled-actions-redis-")
-        self._process: subprocess.Popen[bytes] | None = None
-        self.start()
-
-    def start(self) -> None:
-        """Start the server, and wait until it answers."""
-        self._process = subprocess.Popen(
-            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self._directory],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        wait_until(lambda: self.command("PING") == "+PONG", within=30, what="Redis answers")
-
-    def command(self, *words: str) -> str | None:
-        """Return the first line of the answer to a command; None if the server does not answer."""
-        text = f"*{len(words)}\r\n" + "".join(f"${len(one)}\r\n{one}\r\n" for one in words)
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
-            connection.sendall(text.encode())
-            return connection.recv(4096).decode().partition("\r\n")[0] or None
-        return None
-
-    def length(self, queue: str) -> int:
-        """Return the number of messages in a queue."""
-        return int((self.command("LLEN", queue) or ":0").removeprefix(":"))
-
-    def flush(self) -> None:
-        """Lose all messages."""
-        assert self.command("FLUSHALL") == "+OK"
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the server."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        """Kill the server."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(timeout=30)
-            self._process = None
-
-    def close(self) -> None:
-        """Kill the server, and remove its data."""
-        self.kill()
-        shutil.rmtree(self._directory, ignore_errors=True)
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
 
 
-class RabbitMq:
-    """A RabbitMQ node with durable queues."""
+class Server:
+    """A server process that can be killed, frozen and started again on the same port."""
 
-    def __init__(self) -> None:
-        self.port = a_port()
-        self.url = f"amqp://guest:guest@127.0.0.1:{self.port}//"
-        self._directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-rabbitmq-"))
-        # The server may run as another user.
-        self._directory.chmod(0o777)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._node = f"proof{self.port}@localhost"
-        (self._directory / "rabbitmq.conf").write_text(
-            f"listeners.tcp.default = 127.0.0.1:{self.port}\nlog.console = true\n", encoding="utf-8"
-        )
-        (self._directory / "enabled_plugins").write_text("[].", encoding="utf-8")
-        self._environ = {
-            **os.environ,
-            "HOME": str(self._directory),
-            "RABBITMQ_NODENAME": self._node,
-            "RABBITMQ_DIST_PORT": str(a_port()),
-            "RABBITMQ_CONFIG_FILE": str(self._directory / "rabbitmq"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._directory / "enabled_plugins"),
-            "RABBITMQ_MNESIA_BASE": str(self._directory / "data"),
-            "RABBITMQ_LOG_BASE": str(self._directory / "log"),
-            "RABBITMQ_PID_FILE": str(self._directory / "pid"),
-            "ERL_EPMD_PORT": str(a_port()),
-        }
-        self.start()
+    def __init__(self, command, environ, port, log, is_ready):
+        self._command, self._environ, self.port = command, environ, port
+        self._log, self._is_ready = log, is_ready
+        self._process = None
 
-    def start(self) -> None:
-        """Start the node, and wait until it accepts connections."""
-        self._process = subprocess.Popen(
-            [_rabbitmq_server()],
-            env=self._environ,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        wait_until(self._answers, within=90, what="RabbitMQ answers")
+    def start(self):
+        with self._log.open("ab") as log:
+            # In a session of its own, so that its own child processes end with it.
+            self._process = subprocess.Popen(
+                self._command, env=self._environ, stdout=log, stderr=log, start_new_session=True
+            )
+        until = time.monotonic() + START_SECONDS
+        while not self._is_ready():
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() < until, self._log.read_text()
+            time.sleep(0.05)
 
-    def _answers(self) -> bool:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
-            connection.sendall(b"AMQP\x00\x00\x09\x01")
-            connection.settimeout(5)
-            return bool(connection.recv(8))
-        return False
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the node."""
-        assert self._process is not None
-        os.killpg(self._process.pid, number)
-
-    def kill(self) -> None:
-        """Kill the node."""
+    def kill(self):
         if self._process is not None:
             with suppress(ProcessLookupError):
-                self.signal(signal.SIGKILL)
-            self._process.wait(timeout=30)
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
             self._process = None
 
-    def close(self) -> None:
-        """Kill the node, and remove its data."""
-        self.kill()
-        subprocess.run(["pkill", "-f", f"epmd.*{self._environ['ERL_EPMD_PORT']}"], check=False)
-        shutil.rmtree(self._directory, ignore_errors=True)
+    def freeze(self):
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def unfreeze(self):
+        os.killpg(self._process.pid, signal.SIGCONT)
 
 
-def _rabbitmq_server() -> str:
-    """Return the program of the node; Debian's wrapper in the path refuses to run as another user than its own."""
-    own = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-    return str(own) if own.exists() else "rabbitmq-server"
+@contextmanager
+def redis(directory, *options):
+    """Start Redis; yield the server, whose `url` is the broker's."""
+    port = free_port()
+    base = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(directory)]
+    server = Server([*base, *options], os.environ | {}, port, Path(directory) / "redis.log", lambda: _answers(port))
+    server.url = f"redis://127.0.0.1:{port}/0"
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def rabbitmq(directory):
+    """Start RabbitMQ; yield the server, whose `url` is the broker's."""
+    port, distribution_port, mapper_port = free_port(), free_port(), free_port()
+    directory = Path(directory)
+    environ = os.environ | {
+        "HOME": str(directory),
+        "RABBITMQ_NODENAME": f"test{port}@localhost",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_DIST_PORT": str(distribution_port),
+        "ERL_EPMD_PORT": str(mapper_port),
+        "RABBITMQ_MNESIA_BASE": str(directory / "data"),
+        "RABBITMQ_LOG_BASE": str(directory),
+        "RABBITMQ_LOGS": "-",
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
+        "RABBITMQ_PID_FILE": str(directory / "pid"),
+        "RABBITMQ_CONF_ENV_FILE": str(directory / "no-env"),
+    }
+    server = Server(
+        [_RABBITMQ if Path(_RABBITMQ).exists() else "rabbitmq-server"],
+        environ,
+        port,
+        directory / "rabbitmq.log",
+        lambda: _greets(port),
+    )
+    server.url = f"amqp://guest:guest@127.0.0.1:{port}//"
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+        # The port mapper of Erlang is a daemon.
+        subprocess.run(["epmd", "-port", str(mapper_port), "-kill"], capture_output=True, check=False)
+
+
+def _answers(port):
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as sock:
+        sock.sendall(b"PING\r\n")
+        return sock.recv(5).startswith((b"+PONG", b"-NOAU"))
+    return False
+
+
+def _greets(port):
+    """Return whether RabbitMQ answers to the header of the protocol with its first frame."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as sock:
+        sock.settimeout(2)
+        sock.sendall(b"AMQP\x00\x00\x09\x01")
+        return sock.recv(1) == b"\x01"
+    return False
