@@ -70,6 +70,11 @@ def cut(payload: dict) -> dict:
     return {"pid": os.getpid()}
 
 
+@action("video:encode")
+def encode(payload: dict) -> None:
+    time.sleep(3)
+
+
 @action("video:stay", timeout_seconds=60)
 def stay(payload: dict) -> None:
     if not Path(payload["started"]).exists():
@@ -83,6 +88,15 @@ def watch(payload: dict, context: Context) -> dict:
     while not context.should_stop:
         time.sleep(0.01)
     return {"has_stopped": True}
+"""
+
+
+#: The last write of a worker takes longer than the end of a process that does not wait for it.
+SLOW_END = """
+create function slow_end() returns trigger language plpgsql as
+$$ begin perform pg_sleep(1); return new; end $$;
+create trigger slow_end before insert or update on scheduled_action_workers for each row
+when (new.finished_at is not null) execute function slow_end()
 """
 
 
@@ -174,7 +188,12 @@ def test_messages_to_a_broker_that_was_killed_are_not_reported_as_sent_and_a_res
         server.start()
         sender.open()
         assert sender.send(messages(2)) == [SENT, SENT]
-        # The connection that the restart has closed is noticed before the next claim.
+        # A lost connection is noticed before the next claim, and not by the next message.
+        server.kill()
+        with pytest.raises(CarrierUnavailable):
+            sender.open()
+        server.start()
+        sender.open()
         server.kill()
         server.start()
         sender.open()
@@ -351,6 +370,25 @@ def test_a_worker_with_a_pool_of_green_threads_does_not_start(caplog):
 
 
 @pytest.mark.slow
+def test_time_limits_late_acknowledgement_and_short_lived_children_of_the_app_do_not_disturb_handlers(
+    connection, celery_project
+):
+    changes = "app.conf.update(task_time_limit=1, task_soft_time_limit=1, task_acks_late=True)\n"
+    (celery_project.directory / "tasks.py").write_text(APP + changes)
+    worker = celery_project.work("--pool", "prefork", "-c", "1", "--max-tasks-per-child", "1")
+    ids = insert_many(connection, 3, action_type="video:encode", max_attempts=1)
+    tick(celery_project)
+
+    wait_until(are(connection, ids, "completed"))
+
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(PATIENCE) == 0
+    ended = workers(connection)
+    assert len(ended) == len({name for name, _ in ended}) == 3
+    assert all(has_ended for _, has_ended in ended)
+
+
+@pytest.mark.slow
 def test_an_action_whose_process_was_killed_runs_again_when_its_lease_has_ended(connection, celery_project):
     celery_project.work("--pool", "prefork", "-c", "1")
     started = celery_project.directory / "started"
@@ -446,6 +484,7 @@ def test_workers_of_a_celery_app_run_the_actions_and_end_orderly(connection, cel
     )
     tick(celery_project)
     wait_until(started.exists)
+    connection.execute(SLOW_END)
     worker.send_signal(signal.SIGTERM)
 
     assert worker.wait(PATIENCE) == 0, worker.log.read_text()
