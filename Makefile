@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-limits proof-malice proof-on-time proof-pgbouncer proof-soak proof-vercel trace-paths format lint types registry docs-benchmarks docs-drawings ci
+.PHONY: help install run demo demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-executors proof-limits proof-malice proof-on-time proof-pgbouncer proof-soak proof-vercel trace-paths format lint types registry docs-benchmarks docs-drawings ci
 
 # The first Python on the path that is 3.11 or newer; override: `make install PYTHON=/path/to/python`.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -113,6 +113,9 @@ bench-peers: $(DEV) ## Compare with other queues; installs them below .scheduled
 
 bench-install: $(DEV) ## Measure the time, downloads and size of an installation, from git clone to the first action
 	$(BIN)/python -m benchmarks.install $(ARGS)
+
+proof-executors: $(DEV) ## Kill, freeze and restart ticks, Redis and Celery workers 20 times in each way, for 20 minutes
+	EXECUTORS=whole $(BIN)/pytest -m slow tests/faults/test_celery_workers.py $(ARGS)
 
 proof-limits: $(DEV) ## Check limits per key while processes are killed and Postgres restarts, for five minutes
 	LIMITS=whole $(BIN)/pytest -m slow tests/faults/test_limits.py $(ARGS)

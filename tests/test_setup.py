@@ -52,6 +52,7 @@ TARGETS = [
     "bench-install",
 ]
 TARGETS += [
+    "proof-executors",
     "proof-limits",
     "proof-malice",
     "proof-on-time",

@@ -21,6 +21,8 @@ from tests.faults.serving import wait_until
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
+#: `make proof-executors` runs each test this many times.
+REPETITIONS = 20 if os.environ.get("EXECUTORS") == "whole" else 1
 TICKET_SECONDS = 60
 #: The timeout of the handlers here, and the lease of an action that a worker has taken over.
 TIMEOUT_SECONDS = 5
@@ -40,6 +42,11 @@ from scheduled_actions.integrations.celery import connect
 app = Celery("shop", broker=os.environ["MEDIA_BROKER_URL"])
 connect(app)
 """
+
+
+@pytest.fixture(autouse=True, params=range(REPETITIONS))
+def repetition(request):
+    return request.param
 
 
 class CeleryProcess:
