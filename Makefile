@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-executors proof-limits proof-malice proof-on-time proof-pgbouncer proof-soak proof-vercel trace-paths format lint types registry docs-benchmarks docs-drawings ci
+.PHONY: help install run demo demo-executors demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-executors proof-limits proof-malice proof-on-time proof-pgbouncer proof-soak proof-vercel trace-paths format lint types registry docs-benchmarks docs-drawings ci
 
 # The first Python on the path that is 3.11 or newer; override: `make install PYTHON=/path/to/python`.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -69,6 +69,9 @@ run: $(LOCAL) ## Start the app with Postgres and a minute cron at http://127.0.0
 
 demo: $(LOCAL) ## Run an end-to-end demo in a temporary project and check each step
 	@$(BIN)/scheduled-actions demo
+
+demo-executors: $(DEV) ## Run 2,000 actions on Celery workers while a worker and Redis are killed; needs redis-server
+	@$(BIN)/python -m proofs.executors
 
 demo-license: $(LOCAL) ## Run the license renewal example on a simulated clock and print its emails
 	@$(BIN)/python -m proofs.license

@@ -38,6 +38,7 @@ TARGETS = [
     "install",
     "run",
     "demo",
+    "demo-executors",
     "demo-license",
     "test",
     "test-faults",

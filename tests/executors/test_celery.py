@@ -30,6 +30,8 @@ from scheduled_actions.runtime import Runtime
 from tests.executors import brokers
 from tests.factories import CRON_SECRET, PATIENCE, insert, insert_many, move_clock, row, statuses, wait_until
 
+pytestmark = pytest.mark.slow
+
 SENT, REFUSED, UNKNOWN = SendOutcome.SENT, SendOutcome.REFUSED, SendOutcome.UNKNOWN
 EXECUTOR = config.Executor(types=("video:*",), carrier="celery", url_env_var="MEDIA_BROKER_URL")
 #: Another project sends to the same queue.
@@ -369,7 +371,6 @@ def test_a_worker_with_a_pool_of_green_threads_does_not_start(caplog):
     assert "start the worker with --pool prefork, threads or solo" in caplog.text
 
 
-@pytest.mark.slow
 def test_time_limits_late_acknowledgement_and_short_lived_children_of_the_app_do_not_disturb_handlers(
     connection, celery_project
 ):
@@ -388,7 +389,6 @@ def test_time_limits_late_acknowledgement_and_short_lived_children_of_the_app_do
     assert all(has_ended for _, has_ended in ended)
 
 
-@pytest.mark.slow
 def test_an_action_whose_process_was_killed_runs_again_when_its_lease_has_ended(connection, celery_project):
     celery_project.work("--pool", "prefork", "-c", "1")
     started = celery_project.directory / "started"
@@ -412,7 +412,6 @@ def rabbitmq(tmp_path_factory):
         yield server
 
 
-@pytest.mark.slow
 def test_rabbitmq_gets_messages_only_into_a_queue_that_exists_and_confirms_each(rabbitmq):
     sender = carrier(rabbitmq.url)
     with pytest.raises(CarrierUnavailable, match="the broker has no queue media: start a worker, which creates it"):
@@ -453,7 +452,6 @@ def test_rabbitmq_gets_messages_only_into_a_queue_that_exists_and_confirms_each(
     sender.close()
 
 
-@pytest.mark.slow
 def test_workers_receive_tickets_through_rabbitmq(connection, celery_project, rabbitmq):
     environ = celery_project.runtime.config.environ
     celery_project.runtime.config = replace(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from proofs.executors.__main__ import play
 from scheduled_actions.operations import registry_build
 from tests.executors import brokers
 from tests.faults.serving import wait_until
@@ -333,6 +334,13 @@ def test_nothing_is_lost_while_a_worker_and_the_broker_are_killed(work, tick, ac
     by_action = {one: [run for run in runs if run.action_id == one] for one in ids}
     overlaps = [pair for those in by_action.values() for pair in pairwise(those) if not _is_over(*pair)]
     assert overlaps == []
+
+
+def test_the_demo_loses_nothing(tmp_path, database_url):
+    summary = play(tmp_path, database_url, 200)
+
+    assert (summary.completed, summary.two_holders) == (200, 0)
+    assert summary.runs >= 200
 
 
 def _is_over(run, later):
