@@ -97,13 +97,15 @@ def rabbitmq(directory):
         lambda: _greets(port),
     )
     server.url = f"amqp://guest:guest@127.0.0.1:{port}//"
+    # Otherwise, RabbitMQ would start it as a daemon, which outlives the test.
+    mapper = subprocess.Popen(["epmd", "-port", str(mapper_port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         server.start()
         yield server
     finally:
         server.kill()
-        # The port mapper of Erlang is a daemon.
-        subprocess.run(["epmd", "-port", str(mapper_port), "-kill"], capture_output=True, check=False)
+        mapper.kill()
+        mapper.wait()
 
 
 def _answers(port):
