@@ -25,7 +25,7 @@ from scheduled_actions.registry.project_functions import total_time_limit
 from scheduled_actions.schedules import deferred, planner, store
 from scheduled_actions.ticks import Processor, hooks
 from scheduled_actions.ticks.wake import PingTarget, TickWaker
-from scheduled_actions.ticks.worker_state import WorkerState
+from scheduled_actions.ticks.worker_state import MakeDispatch, WorkerState
 
 if TYPE_CHECKING:
     from scheduled_actions.actions.claims import ClaimHook
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from scheduled_actions.schedules.series import ScheduleHook
     from scheduled_actions.schedules.service import Schedules
     from scheduled_actions.ticks.maintenance import Maintenance
-    from scheduled_actions.ticks.rules.plan import TickBudget
     from scheduled_actions.webhooks.deliveries import Deliveries
     from scheduled_actions.webhooks.endpoints.directory import EndpointDirectory
     from scheduled_actions.webhooks.endpoints.service import Endpoints
@@ -322,7 +321,7 @@ class Runtime:
         settings: configuration.Settings,
         *,
         is_beating: bool = False,
-        dispatch: Callable[[WorkerState, TickBudget, Callable[[], None]], hooks.DispatchWork] | None = None,
+        dispatch: MakeDispatch | None = None,
     ) -> Processor:
         return Processor(
             database=self.database,

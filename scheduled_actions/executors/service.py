@@ -109,16 +109,16 @@ class Executors:
         if name not in self._settings.executors:
             raise UnknownExecutor(name, self._settings.executors)
 
-    def check_carrier(self, name: str, *carriers: str) -> None:
-        """Check that the settings have an executor with one of the carriers.
+    def check_carrier(self, name: str, carrier: str) -> None:
+        """Check that the settings have an executor with this carrier.
 
         Raises:
             UnknownExecutor: They have none of that name.
             WrongCarrier: It has another carrier.
         """
         self.check_name(name)
-        if (carrier := self._settings.executors[name].carrier) not in carriers:
-            raise WrongCarrier(name, carrier, _OTHERWISE[carrier].format(name=name))
+        if (actual := self._settings.executors[name].carrier) != carrier:
+            raise WrongCarrier(name, actual, _OTHERWISE[actual].format(name=name))
 
     def find(self, name: str | None = None) -> list[ExecutorState]:
         """Return the executors in the database, by name; with `name`, only that one."""
@@ -139,23 +139,7 @@ class Executors:
             DatabaseUnavailable: The database cannot be reached, and `options` have no `on_outage`.
         """
         self.check_carrier(name, "postgres")
-        return self._work(name, options, self._queue_of, concurrency=concurrency)
-
-    def work_on_tickets(
-        self, name: str, options: WorkerOptions, queue: TicketQueue, *, concurrency: int | None = None
-    ) -> TickReport:
-        """Run the actions of tickets as `work` does those in Postgres; at the end, the queue is closed.
-
-        Args:
-            name: The executor; its carrier has been checked.
-            options: How the worker runs.
-            queue: Receives tickets from other threads, which call `notify` after each.
-            concurrency: Number of handlers that run at the same time; None: as in the settings.
-        """
-        try:
-            return self._work(name, options, lambda _: queue, concurrency=concurrency)
-        finally:
-            queue.close()
+        return self._work(name, options, self._queue_of(name), concurrency=concurrency)
 
     def run_message(self, value: object, *, grace_seconds: float = 60.0) -> None:
         """Run the actions of a message in the worker of this process, and wait until they have ended.
@@ -188,31 +172,28 @@ class Executors:
                     grace_seconds=grace_seconds,
                     on_outage=lambda line: log.warning("worker.outage executor=%s %s", name, line),
                 )
-                serve = partial(self.work_on_tickets, name, options, queue)
+                serve = partial(self._work_on_tickets, name, options, queue)
                 thread = threading.Thread(target=serve, name=f"scheduled-actions-worker-{name}", daemon=True)
                 self._ticket_workers[name] = queue, thread
                 thread.start()
             return queue
 
-    def _queue_of(self, row: WorkerRow) -> ActionQueue:
-        return ExecutorQueue(row.executor, self._find_hooks(), self._settings)
+    def _work_on_tickets(self, name: str, options: WorkerOptions, queue: TicketQueue) -> None:
+        try:
+            self._work(name, options, queue, concurrency=None)
+        finally:
+            queue.close()
 
-    def _work(
-        self,
-        name: str,
-        options: WorkerOptions,
-        find_queue: Callable[[WorkerRow], ActionQueue],
-        *,
-        concurrency: int | None,
-    ) -> TickReport:
+    def _queue_of(self, name: str) -> ExecutorQueue:
+        return ExecutorQueue(name, self._find_hooks(), self._settings)
+
+    def _work(self, name: str, options: WorkerOptions, queue: ActionQueue, *, concurrency: int | None) -> TickReport:
         settings = self._settings if concurrency is None else replace(self._settings, concurrency=concurrency)
         processor, row = self._worker(name, settings)
         never = float("inf")
         budget = TickBudget(started=processor.state.monotonic(), run_until=never, answer_by=never)
         with self._alone(processor, name) as is_alone:
-            if not is_alone:
-                return TickReport(busy=True)
-            return self._run(processor, row, budget, options, find_queue(row))[0]
+            return self._run(processor, row, budget, options, queue)[0] if is_alone else TickReport(busy=True)
 
     def ping(self, name: str, *, caller: str = "", host_seconds: float | None = None) -> TickReport:
         """Run the due actions of an executor within the time limits of a tick; return the counts.
@@ -240,7 +221,7 @@ class Executors:
         try:
             with self._alone(processor, caller) as is_alone:
                 report, left = (
-                    self._run(processor, row, budget, WorkerOptions(until_idle=True), self._queue_of(row))
+                    self._run(processor, row, budget, WorkerOptions(until_idle=True), self._queue_of(name))
                     if is_alone
                     else (TickReport(busy=True), 0)
                 )

@@ -31,12 +31,6 @@ class TicketMessage(NamedTuple):
     executor: str
     tickets: Sequence[Ticket]
 
-    @property
-    def team_id(self) -> str | None:
-        """The team of all tickets; None if they belong to several teams, or to none."""
-        teams = {one.team_id for one in self.tickets}
-        return teams.pop() if len(teams) == 1 else None
-
     def as_json(self) -> dict[str, Any]:
         """Return the message as a JSON object."""
         tickets = [

@@ -18,11 +18,10 @@ from scheduled_actions.registry import Registry
 from scheduled_actions.registry.handler import PrepareFollowUp
 from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.attempts.handler_threads import HandlerThreads
-from scheduled_actions.ticks.hooks import DispatchWork, Hooks
+from scheduled_actions.ticks.hooks import Hooks
 from scheduled_actions.ticks.report import MetricsBuffer, TickCaller, TickReport
-from scheduled_actions.ticks.rules.plan import TickBudget
 from scheduled_actions.ticks.tick import Tick
-from scheduled_actions.ticks.worker_state import Watchdog, WorkerState
+from scheduled_actions.ticks.worker_state import MakeDispatch, Watchdog, WorkerState
 
 
 class Processor:
@@ -38,7 +37,7 @@ class Processor:
         on_tick_end: Called after each tick that ran, with `has_failed`: whether the tick raised an exception. Must
             return without delay.
         heartbeat_outcome: Returns the outcome of the last heartbeat, stored in the rows of ticks; None: no heartbeat.
-        dispatch: Creates the work of each tick for executors with brokers; None without such executors.
+        dispatch: Creates the work of each tick for executors that use a broker; None without any.
         monotonic: A monotonic clock, in seconds.
     """
 
@@ -53,7 +52,7 @@ class Processor:
         prepare: PrepareFollowUp,
         on_tick_end: Callable[..., None] | None = None,
         heartbeat_outcome: Callable[[], str] | None = None,
-        dispatch: Callable[[WorkerState, TickBudget, Callable[[], None]], DispatchWork] | None = None,
+        dispatch: MakeDispatch | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         has_metrics = find_spec("prometheus_client") is not None

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from scheduled_actions.actions.settling import Settler
 from scheduled_actions.core.config import Settings
@@ -209,9 +209,8 @@ class WorkerState:
     metrics: MetricsBuffer | None = None
     #: Returns the outcome of the last heartbeat of this process; None: no heartbeat.
     heartbeat_outcome: Callable[[], str] | None = None
-    #: Creates the work of one tick for executors with brokers; called with this state, the time limits, and a function
-    #: that wakes the tick. None without such executors.
-    dispatch: "Callable[[WorkerState, TickBudget, Callable[[], None]], DispatchWork] | None" = None
+    #: None without executors that use a broker.
+    dispatch: "MakeDispatch | None" = None
     #: Whether all steps that prepare the first tick have succeeded.
     had_first_tick: bool = False
     #: Whether the last batch that was claimed in a transaction had an occurrence of a schedule.
@@ -227,6 +226,11 @@ class WorkerState:
     def is_exhausted(self) -> bool:
         """Whether abandoned handlers occupy every thread, so that this process cannot run any more handlers."""
         return self.threads.capacity <= 0
+
+
+#: Creates the work of one tick for executors that use a broker; called with the state of the process, the tick's time
+#: limits, and a function that wakes the tick.
+MakeDispatch: TypeAlias = Callable[[WorkerState, TickBudget, Callable[[], None]], DispatchWork]
 
 
 class LingerLease:

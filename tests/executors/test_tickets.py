@@ -41,12 +41,6 @@ def test_anything_else_is_refused_with_the_cause(message, problem):
         TicketMessage.of_json(message)
 
 
-def test_the_team_of_a_message_is_that_of_all_its_tickets():
-    assert TicketMessage("media", [TICKET, TICKET]).team_id == "acme"
-    assert TicketMessage("media", [TICKET, TICKET._replace(team_id="other")]).team_id is None
-    assert TicketMessage("media", [TICKET._replace(team_id=None)]).team_id is None
-
-
 def test_messages_of_executors_that_this_process_cannot_work_for_are_refused(a_project):
     project = a_project(executors={"media": {"types": ["video:*"]}})
 
