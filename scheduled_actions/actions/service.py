@@ -445,6 +445,7 @@ def _refusal(
 ) -> StateConflict:
     """Return the error for an action that could not be changed."""
     status = store.get(connection, action_id, team_id=team_id).status
-    if edit_lock_seconds is not None and status is Status.PENDING:
+    is_unstarted = status is Status.PENDING or (status is Status.PROCESSING and store.is_untaken(connection, action_id))
+    if edit_lock_seconds is not None and is_unstarted:
         return ActionLocked(action_id, edit_lock_seconds)
     return WrongStatus(action_id, status, wanted_status)

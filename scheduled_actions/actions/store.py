@@ -128,6 +128,12 @@ def one(connection: Connection, name: str, /, **parameters: Any) -> Action | Non
     return None if row is None else action_of(row)
 
 
+def is_untaken(connection: Connection, action_id: UUID) -> bool:
+    """Return whether an action is claimed for an executor, and no worker has taken it over."""
+    found: bool = sql.run_one(connection, "is_untaken", {"id": action_id})[0]
+    return found
+
+
 def parent(connection: Connection, action_id: UUID, *, team_id: str | None) -> ParentAction | None:
     """Return the action that scheduled another one; None if it was pruned or belongs to another team.
 

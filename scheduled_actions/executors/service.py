@@ -100,15 +100,6 @@ class Executors:
         for processor, _ in list(self._workers.values()):
             processor.close()
 
-    def check_name(self, name: str) -> None:
-        """Check that the settings have an executor.
-
-        Raises:
-            UnknownExecutor: They have none of that name.
-        """
-        if name not in self._settings.executors:
-            raise UnknownExecutor(name, self._settings.executors)
-
     def check_carrier(self, name: str, carrier: str) -> None:
         """Check that the settings have an executor with this carrier.
 
@@ -116,7 +107,8 @@ class Executors:
             UnknownExecutor: They have none of that name.
             WrongCarrier: It has another carrier.
         """
-        self.check_name(name)
+        if name not in self._settings.executors:
+            raise UnknownExecutor(name, self._settings.executors)
         if (actual := self._settings.executors[name].carrier) != carrier:
             raise WrongCarrier(name, actual, _OTHERWISE[actual].format(name=name))
 

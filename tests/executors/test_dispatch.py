@@ -10,16 +10,18 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from flask import Flask
 from psycopg.types.json import Jsonb
 
-from scheduled_actions import action
-from scheduled_actions.core.errors import WrongCarrier
+from scheduled_actions import ScheduledActions, action
+from scheduled_actions.core.errors import ActionLocked, WrongCarrier
 from scheduled_actions.executors import dispatch
 from scheduled_actions.executors.carriers import SendOutcome
 from scheduled_actions.executors.takeover import WorkerRow, take_over
 from scheduled_actions.limits import claims as limit_claims
 from scheduled_actions.operations.doctor import service as doctor
 from tests.factories import (
+    CRON_SECRET,
     PATIENCE,
     database_now,
     insert,
@@ -342,6 +344,10 @@ def test_pings_of_workers_are_refused_for_executors_with_a_broker(a_carried_proj
 
     with pytest.raises(WrongCarrier, match=r'executor "media" has carrier = "celery"'):
         project.executors.ping("media")
+    app = Flask("scheduled_actions")
+    ScheduledActions(app, runtime=project)
+    answer = app.test_client().post("/cron/process?executor=media", headers={"x-cron-secret": CRON_SECRET})
+    assert (answer.status_code, answer.json["code"]) == (422, "wrong_carrier")
 
 
 def test_cancelling_an_action_whose_ticket_is_untaken_ends_it_at_once(connection, a_carried_project, broker):
@@ -350,7 +356,9 @@ def test_cancelling_an_action_whose_ticket_is_untaken_ends_it_at_once(connection
     project.processor.tick()
     assert [ticket.id for ticket in broker.tickets] == [first]
 
-    cancelled = project.scheduler.cancel_action(first, by="ann")
+    with pytest.raises(ActionLocked):
+        project.scheduler.cancel_action(first, also_running=False, edit_lock_seconds=120)
+    cancelled = project.scheduler.cancel_action(first, by="ann", also_running=False)
 
     assert (cancelled.status, cancelled.attempts) == ("cancelled", 0)
     stored = row(connection, first)

@@ -1,13 +1,17 @@
--- An action with one of the `statuses` (of `pending`, `no_action` and `processing`) is cancelled, also one that is claimed for an
--- executor while no worker has taken it over; a running one is requested to stop. No row for another status; if the action is
--- running, and `edit_lock_seconds` is given; or if it is pending, and overdue or due within `edit_lock_seconds` (null: no lock).
+-- An action with one of the `statuses` (of `pending`, `no_action` and `processing`) is cancelled, and always one that is claimed
+-- for an executor while no worker has taken it over; a running one is requested to stop. No row for another status; if the
+-- action is running, and `edit_lock_seconds` is given; or if it has not started, and is overdue or due within
+-- `edit_lock_seconds` (null: no lock).
 -- Parts that no other part reads run in reverse order: holds are locked before slots.
 with found as materialized (
   -- Locked first, so that a take-over that commits meanwhile is seen.
   select a.id, a.status = 'processing' and (a.executor is null or a.announced_at is not null) as is_running
   from scheduled_actions a
   where a.id = %(id)s
-    and a.status = any (%(statuses)s::text[])
+    and (
+      a.status = any (%(statuses)s::text[])
+      or a.status = 'processing' and a.executor is not null and a.announced_at is null
+    )
     and (%(team_id)s::text is null or a.team_id = %(team_id)s)
     and (%(edit_lock_seconds)s::int is null
          or a.scheduled_at > scheduled_actions_now() + make_interval(secs => %(edit_lock_seconds)s)

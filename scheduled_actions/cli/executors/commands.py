@@ -59,7 +59,7 @@ def work(project: Project, *, name: str, concurrency: int | None, grace: int, on
 
     runtime = project.open()
     workers, settings = runtime.executors, runtime.config.settings
-    workers.check_name(name)
+    workers.check_carrier(name, "postgres")
     if not settings.enabled:
         raise Failure("the setting enabled is false, so that no action runs")
     # A worker waits for a database that is away, but not for a missing address.
