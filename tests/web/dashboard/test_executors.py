@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from html import unescape
+from uuid import uuid4
 
 import pytest
 
@@ -12,7 +14,7 @@ from scheduled_actions.core.config import settings_of
 from scheduled_actions.executors.store import write_executors
 from scheduled_actions.web.dashboard import operations
 from tests.executors.test_service import write
-from tests.factories import due_for, insert, insert_many
+from tests.factories import database_now, due_for, insert, insert_many
 
 MEDIA = {"executors": {"media": {"types": ["video:*"]}, "gpu": {"types": [f"model:{n}" for n in range(8)]}}}
 
@@ -42,9 +44,10 @@ def test_the_overview_shows_executors_with_their_queues_and_workers(admin_person
     gpu, media = rows(admin_person.opens())
 
     assert re.fullmatch(
-        r"gpu model:0 , model:1 , model:2 , model:3 , model:4 , model:5 and 2 more 0 — 0 1 not within a day ready", gpu
+        r"gpu model:0 , model:1 , model:2 , model:3 , model:4 , model:5 and 2 more 0 — 0 0 1 not within a day ready",
+        gpu,
     )
-    assert re.fullmatch(r"media video:\* 1 3 (min|minutes) ago 0 0 not within a day no worker", media)
+    assert re.fullmatch(r"media video:\* 1 3 (min|minutes) ago 0 0 0 not within a day no worker", media)
 
 
 @pytest.mark.usefixtures("media")
@@ -62,7 +65,21 @@ def test_a_removed_executor_is_shown_until_its_queue_has_returned(admin_person, 
     connection.execute("update scheduled_action_executors set types = '{}', is_returning = true where name = 'gpu'")
 
     assert (
-        rows(admin_person.opens())[0] == "gpu removed: its queue returns to the ticks 0 — 0 0 not within a day removed"
+        rows(admin_person.opens())[0]
+        == "gpu removed: its queue returns to the ticks 0 — 0 0 0 not within a day removed"
+    )
+
+
+@pytest.mark.usefixtures("media")
+def test_the_overview_shows_untaken_tickets_and_their_age(admin_person, connection):
+    now = database_now(connection)
+    insert(
+        connection, action_type="video:cut", status="processing", executor="media", claim_token=uuid4(),
+        lease_expires_at=now + timedelta(minutes=2), updated_at=now - timedelta(minutes=3),
+    )  # fmt: skip
+
+    assert re.fullmatch(
+        r"media video:\* 0 — 1 3 (min|minutes) ago 0 0 not within a day no worker", rows(admin_person.opens())[1]
     )
 
 
