@@ -79,6 +79,8 @@ class ExecutorQueue:
 
     #: Minimum time between two claims that found nothing: other action types cause notifications, too.
     futile_seconds = 0.1
+    #: The claims see all due actions.
+    expects_more = False
 
     def __init__(
         self,

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,7 @@ from scheduled_actions.database.boundary import temporary_refusal
 from scheduled_actions.database.connection import Database
 from scheduled_actions.executors import store
 from scheduled_actions.executors.claims import ExecutorQueue
-from scheduled_actions.executors.model import ExecutorState
+from scheduled_actions.executors.model import ExecutorState, Ticket
 from scheduled_actions.executors.takeover import WorkerRow
 from scheduled_actions.executors.tickets import TicketMessage, TicketQueue
 from scheduled_actions.executors.worker import ActionQueue, Worker, WorkerOptions
@@ -36,6 +37,7 @@ _CLOSE_SECONDS = 5.0
 _OTHERWISE = {
     "postgres": "run `scheduled-actions executors work {name}`",
     "celery": "its workers are those of your Celery app, started with `celery … worker`",
+    "sqs": "run `scheduled-actions executors work {name}`, or the handler of AWS Lambda",
 }
 
 
@@ -100,8 +102,8 @@ class Executors:
         for processor, _ in list(self._workers.values()):
             processor.close()
 
-    def check_carrier(self, name: str, carrier: str) -> None:
-        """Check that the settings have an executor with this carrier.
+    def check_carrier(self, name: str, *carriers: str) -> None:
+        """Check that the settings have an executor with one of the carriers.
 
         Raises:
             UnknownExecutor: They have none of that name.
@@ -109,7 +111,7 @@ class Executors:
         """
         if name not in self._settings.executors:
             raise UnknownExecutor(name, self._settings.executors)
-        if (actual := self._settings.executors[name].carrier) != carrier:
+        if (actual := self._settings.executors[name].carrier) not in carriers:
             raise WrongCarrier(name, actual, _OTHERWISE[actual].format(name=name))
 
     def find(self, name: str | None = None) -> list[ExecutorState]:
@@ -121,17 +123,38 @@ class Executors:
         """Run the actions of an executor until `stop` is called, or nothing is due (`until_idle`).
 
         Args:
-            name: The executor.
+            name: The executor; its carrier is Postgres or SQS.
             options: How the worker runs.
             concurrency: Number of handlers that run at the same time; None: as in the settings.
 
         Raises:
             UnknownExecutor: The settings have no such executor.
-            WrongCarrier: A broker carries its tickets.
+            WrongCarrier: It has another carrier.
             DatabaseUnavailable: The database cannot be reached, and `options` have no `on_outage`.
+            CarrierUnavailable: The same for SQS.
+            ExtraMissing: The library of the broker is not installed.
         """
-        self.check_carrier(name, "postgres")
-        return self._work(name, options, self._queue_of(name), concurrency=concurrency)
+        self.check_carrier(name, "postgres", "sqs")
+        executor = self._settings.executors[name]
+        if not executor.has_broker:
+            return self._work(name, options, self._queue_of(name), concurrency=concurrency)
+        from scheduled_actions.executors.receiving import TicketReceiver  # noqa: PLC0415 - only with a broker
+
+        queue = TicketQueue()
+        receiver = TicketReceiver(
+            name,
+            executor,
+            queue,
+            partial(self.notify, name),
+            is_stopping=lambda: self._is_stopping,
+            on_outage=options.on_outage,
+            until_empty=options.until_idle,
+        )
+        with receiver:
+            report = self._work_on_tickets(name, options, queue, concurrency=concurrency)
+        if receiver.error is not None:
+            raise receiver.error
+        return report
 
     def run_message(self, value: object, *, grace_seconds: float = 60.0) -> None:
         """Run the actions of a message in the worker of this process, and wait until they have ended.
@@ -149,10 +172,41 @@ class Executors:
         """
         message = TicketMessage.of_json(value)
         name = message.executor
-        self.check_carrier(name, "celery")
+        self.check_carrier(name, "celery", "sqs")
         arrival = self._ticket_queue(name, grace_seconds).add(message.tickets)
         self.notify(name)
         arrival.wait()
+
+    def run_messages(self, values: Iterable[object], *, seconds: float) -> TickReport:
+        """Run the actions of messages within a time limit; return the counts.
+
+        Actions whose timeout is too long for it, or that could not start, are released.
+
+        Args:
+            values: JSON objects, as a carrier sends them.
+            seconds: The time limit.
+
+        Raises:
+            InvalidArgument: A value is not such a message; none has been run.
+            UnknownExecutor: The settings have no such executor.
+            WrongCarrier: Its carrier is Postgres.
+            DatabaseUnavailable: The database could not be reached.
+        """
+        tickets: defaultdict[str, list[Ticket]] = defaultdict(list)
+        for message in map(TicketMessage.of_json, values):
+            self.check_carrier(message.executor, "celery", "sqs")
+            tickets[message.executor] += message.tickets
+        total = TickReport()
+        until = time.monotonic() + max(0.0, seconds - ANSWER_MARGIN_SECONDS)
+        for name, those in tickets.items():
+            queue = TicketQueue()
+            queue.add(those)
+            processor, row = self._worker(name, self._settings)
+            budget = TickBudget(started=processor.state.monotonic(), run_until=until, answer_by=until)
+            with self._alone(processor, "") as is_alone:
+                if is_alone:
+                    total.add(self._run(processor, row, budget, WorkerOptions(until_idle=True), queue)[0])
+        return total
 
     def _ticket_queue(self, name: str, grace_seconds: float) -> TicketQueue:
         """Return the queue of the worker of this process, which is started if it is not running."""
@@ -170,9 +224,11 @@ class Executors:
                 thread.start()
             return queue
 
-    def _work_on_tickets(self, name: str, options: WorkerOptions, queue: TicketQueue) -> None:
+    def _work_on_tickets(
+        self, name: str, options: WorkerOptions, queue: TicketQueue, *, concurrency: int | None = None
+    ) -> TickReport:
         try:
-            self._work(name, options, queue, concurrency=None)
+            return self._work(name, options, queue, concurrency=concurrency)
         finally:
             queue.close()
 

@@ -11,6 +11,7 @@ from uuid import UUID
 from psycopg.rows import tuple_row
 
 from scheduled_actions.actions.claims import ClaimResult
+from scheduled_actions.core import json_text
 from scheduled_actions.core.action import Claimed
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.database.connection import Connection
@@ -31,6 +32,12 @@ class TicketMessage(NamedTuple):
     executor: str
     tickets: Sequence[Ticket]
 
+    @property
+    def team_id(self) -> str | None:
+        """The team of all tickets; None if they belong to several teams, or to none."""
+        teams = {one.team_id for one in self.tickets}
+        return teams.pop() if len(teams) == 1 else None
+
     def as_json(self) -> dict[str, Any]:
         """Return the message as a JSON object."""
         tickets = [
@@ -38,6 +45,15 @@ class TicketMessage(NamedTuple):
             for one in self.tickets
         ]
         return {"v": _VERSION, "executor": self.executor, "tickets": tickets}
+
+    @classmethod
+    def of_text(cls, text: str) -> "TicketMessage":
+        """Return the message that a JSON text contains.
+
+        Raises:
+            InvalidArgument: It is not such a message, or a newer version has written it.
+        """
+        return cls.of_json(json_text.decode(text, name="message"))
 
     @classmethod
     def of_json(cls, value: Any) -> "TicketMessage":  # noqa: ANN401 - anything that a queue may contain
@@ -94,12 +110,16 @@ class TicketQueue:
     futile_seconds = 0.0
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._waiting: deque[tuple[Ticket, Arrival]] = deque()
         #: By action that the worker has claimed and not settled: the arrivals of its ticket, several if it was sent
         #: twice.
         self._claimed: dict[UUID, list[Arrival]] = {}
+        #: Number of tickets that the last claim wanted and did not find.
+        self._missing = 0
         self._is_closed = False
+        #: Whether further tickets are expected, so that a worker that runs until it is idle waits for them.
+        self.expects_more = False
 
     @property
     def is_closed(self) -> bool:
@@ -108,12 +128,18 @@ class TicketQueue:
 
     def add(self, tickets: Sequence[Ticket]) -> Arrival:
         """Add the tickets of a message; return its arrival, which has ended if the queue is closed."""
-        with self._lock:
+        with self._changed:
             if self._is_closed:
                 return Arrival(0)
             arrival = Arrival(len(tickets))
             self._waiting += [(one, arrival) for one in tickets]
             return arrival
+
+    def wait_for_room(self, seconds: float) -> int:
+        """Return how many further tickets the worker could start at once; wait at most `seconds` for room."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._missing > len(self._waiting), seconds)
+            return 0 if self._is_closed else max(0, self._missing - len(self._waiting))
 
     def claim(self, connection: Connection, *, wanted: int, lease_seconds: float) -> ClaimResult:  # noqa: ARG002 - as the queue in Postgres
         """Return the actions of at most `wanted` valid tickets, in the order of their arrival."""
@@ -123,6 +149,9 @@ class TicketQueue:
             found = [one for one in _read_valid(connection, tickets) if one.id not in self._claimed]
             self._remove(len(tickets), {one.id for one in found})
             kept += found
+        with self._changed:
+            self._missing = wanted - len(kept)
+            self._changed.notify_all()
         return ClaimResult(kept)
 
     def take_rest(self, connection: Connection) -> list[Claimed]:
@@ -134,27 +163,30 @@ class TicketQueue:
 
     def ended(self, ids: Iterable[UUID]) -> None:
         """End the tickets of claimed actions that were settled or released."""
-        with self._lock:
+        with self._changed:
             for action_id in ids:
+                self._missing += 1
                 for arrival in self._claimed.pop(action_id, ()):
                     arrival.end()
+            self._changed.notify_all()
 
     def close(self) -> None:
         """End all tickets, and take no further ones: the worker has ended."""
         self.ended(list(self._claimed))
-        with self._lock:
+        with self._changed:
             self._is_closed = True
             for _, arrival in self._waiting:
                 arrival.end()
             self._waiting.clear()
+            self._changed.notify_all()
 
     def _first(self, most: int) -> list[Ticket]:
-        with self._lock:
+        with self._changed:
             return [one for one, _ in islice(self._waiting, most)]
 
     def _remove(self, number: int, found: Collection[UUID]) -> None:
         """Remove the first tickets; those of the found actions end with them, the others now."""
-        with self._lock:
+        with self._changed:
             for ticket, arrival in [self._waiting.popleft() for _ in range(number)]:
                 if ticket.id in found or ticket.id in self._claimed:
                     self._claimed.setdefault(ticket.id, []).append(arrival)

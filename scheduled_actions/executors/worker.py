@@ -73,6 +73,8 @@ class ActionQueue(Protocol):
 
     #: Minimum time between two claims that found nothing.
     futile_seconds: float
+    #: Whether a worker is not idle although nothing is due.
+    expects_more: bool
 
     def claim(self, connection: Connection, *, wanted: int, lease_seconds: float) -> ClaimResult:
         """Return claimed actions in the order in which they should run, at most `wanted`."""
@@ -302,7 +304,9 @@ class Worker:
             return True
         if not self._options.until_idle or (self._background is not None and self._background.is_busy):
             return False
-        return self._state.is_exhausted or (self._futile_claims >= _IDLE_CLAIMS and not self._is_notified)
+        if self._state.is_exhausted:
+            return True
+        return self._futile_claims >= _IDLE_CLAIMS and not self._is_notified and not self._queue.expects_more
 
     def _may_claim(self, now: float) -> bool:
         if self._is_notified:

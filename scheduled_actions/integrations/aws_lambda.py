@@ -1,15 +1,22 @@
-"""AWS Lambda: serve an application with a function that EventBridge Scheduler also invokes for each tick."""
+"""AWS Lambda: serve an application with a function that EventBridge Scheduler invokes for each tick.
+
+The same function, or one of its own, can run the actions of an executor whose tickets SQS carries.
+"""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from flask import Flask
 
-from scheduled_actions.core.errors import ExtraMissing, InvalidArgument
+from scheduled_actions.core.errors import ExtraMissing, InvalidArgument, UnknownExecutor, WrongCarrier
+from scheduled_actions.core.log import log
+from scheduled_actions.executors.tickets import TicketMessage
 
 #: The values of `source` in the events of EventBridge Scheduler and of EventBridge rules.
 _SCHEDULERS = ("aws.scheduler", "aws.events")
+#: The value of `eventSource` in each record of an event of SQS.
+_SQS = "aws:sqs"
 
 
 class LambdaContext(Protocol):
@@ -20,14 +27,17 @@ class LambdaContext(Protocol):
 
 
 def lambda_handler(app: Flask) -> Callable[[Mapping[str, Any], LambdaContext], dict[str, Any]]:
-    """Return the handler of a Lambda function that serves an application and runs its ticks.
+    """Return the handler of a Lambda function that serves an application, and runs its ticks and executors.
 
     An HTTP event (function URL, API Gateway or load balancer) is a request to the application. An event of EventBridge
     Scheduler runs a tick, which ends before Lambda's timeout. IAM decides who may invoke the function, so a tick needs
-    no secret. The handler returns the response in Lambda's format, or the report of the tick.
+    no secret. The messages of an SQS queue run the actions of an executor before Lambda's timeout; those that did not
+    start are released. The handler returns the response in Lambda's format, the report of the tick, or the messages
+    that are not tickets of an executor as `batchItemFailures`.
 
     The handler raises `InvalidArgument` for any other event, `ExtraMissing` for an HTTP event without the extra
-    `lambda`, and the errors of the tick, such as `DatabaseUnavailable`. Lambda then counts a failed invocation.
+    `lambda`, and the errors of the tick or the messages, such as `DatabaseUnavailable`. Lambda then counts a failed
+    invocation, and SQS delivers the messages again.
 
     Args:
         app: With the extension `ScheduledActions`.
@@ -38,10 +48,12 @@ def lambda_handler(app: Flask) -> Callable[[Mapping[str, Any], LambdaContext], d
             return _serve(app, event, context)
         if event.get("source") in _SCHEDULERS:
             return _tick(app, str(event["source"]), context)
+        if (records := event.get("Records")) and all(one.get("eventSource") == _SQS for one in records):
+            return _run_messages(app, records, context)
         raise InvalidArgument(
             "event",
-            problem="is neither an HTTP request nor an event of EventBridge Scheduler: to run a tick, invoke the "
-            'function with {"source": "aws.scheduler"}',
+            problem="is neither an HTTP request nor an event of EventBridge Scheduler or SQS: to run a tick, invoke "
+            'the function with {"source": "aws.scheduler"}',
         )
 
     return handle
@@ -60,3 +72,21 @@ def _tick(app: Flask, caller: str, context: LambdaContext) -> dict[str, Any]:
     report = runtime.processor.tick(caller=caller, host_seconds=context.get_remaining_time_in_millis() / 1000)
     result: dict[str, Any] = json.loads(report.as_text())
     return result
+
+
+def _run_messages(app: Flask, records: Sequence[Mapping[str, Any]], context: LambdaContext) -> dict[str, Any]:
+    """Run the actions of the messages of an event; return the messages to deliver again."""
+    runtime = app.extensions["scheduled_actions"]
+    messages, failures = [], []
+    for one in records:
+        try:
+            message = TicketMessage.of_text(one["body"])
+            runtime.executors.check_carrier(message.executor, "celery", "sqs")
+        except (InvalidArgument, UnknownExecutor, WrongCarrier) as error:
+            log.warning("executor.foreign_message message_id=%s error=%s", one["messageId"], error)
+            failures.append({"itemIdentifier": one["messageId"]})
+        else:
+            messages.append(message.as_json())
+    if messages and runtime.config.settings.enabled:
+        runtime.executors.run_messages(messages, seconds=context.get_remaining_time_in_millis() / 1000)
+    return {"batchItemFailures": failures}

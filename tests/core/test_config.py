@@ -500,13 +500,26 @@ def test_an_executor_with_a_broker_has_its_settings(loaded):
     assert (media.queue, media.ticket_seconds, media.outstanding, media.has_broker) == (None, 300, 1000, True)
 
 
+def test_the_queue_of_sqs_may_be_a_url(loaded):
+    url = "https://sqs.eu-central-1.amazonaws.com/123456789012/media"
+    toml = f'[executors.media]\ntypes = ["video:*"]\ncarrier = "sqs"\nqueue = "{url}"'
+
+    [media] = loaded(toml).settings.executors.values()
+
+    assert (media.queue, media.has_broker) == (url, True)
+
+
 @pytest.mark.parametrize(
     ("toml", "expected"),
     [
-        ('carrier = "kafka"', "executors.media.carrier = 'kafka': must be one of postgres, celery"),
+        ('carrier = "kafka"', "executors.media.carrier = 'kafka': must be one of postgres, celery, sqs"),
         ('carrier = "celery"', "executors.media.url_env_var must be the environment variable with the URL"),
         ('carrier = "celery"\nurl_env_var = "redis://host"', "executors.media.url_env_var"),
-        ("ticket_seconds = 60", 'executors.media.ticket_seconds applies only with carrier = "celery"'),
+        ("ticket_seconds = 60", 'executors.media.ticket_seconds applies only with carrier = "celery" or "sqs"'),
+        (
+            'carrier = "sqs"\nurl_env_var = "MEDIA_URL"',
+            'executors.media.url_env_var applies only with carrier = "celery";',
+        ),
         (f"{CELERY}\nticket_seconds = 5", "executors.media.ticket_seconds"),
         (f"{CELERY}\noutstanding = 0", "executors.media.outstanding"),
         (f"{CELERY}\ntickets_per_message = 101", "executors.media.tickets_per_message"),

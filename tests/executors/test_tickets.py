@@ -41,6 +41,12 @@ def test_anything_else_is_refused_with_the_cause(message, problem):
         TicketMessage.of_json(message)
 
 
+def test_the_team_of_a_message_is_that_of_all_its_tickets():
+    assert TicketMessage("media", [TICKET, TICKET]).team_id == "acme"
+    assert TicketMessage("media", [TICKET, TICKET._replace(team_id="other")]).team_id is None
+    assert TicketMessage("media", [TICKET._replace(team_id=None)]).team_id is None
+
+
 def test_messages_of_executors_that_this_process_cannot_work_for_are_refused(a_project):
     project = a_project(executors={"media": {"types": ["video:*"]}})
 
@@ -66,6 +72,16 @@ def test_tickets_whose_action_is_claimed_by_another_claim_are_dropped(connection
     assert not arrivals[-1].wait(0)
     queue.ended([mine])
     assert all(one.wait(0) for one in arrivals)
+
+
+def test_the_room_of_a_queue_is_what_its_last_claim_wanted_and_did_not_find(connection):
+    queue = TicketQueue()
+    assert queue.wait_for_room(0) == 0
+
+    queue.claim(connection, wanted=3, lease_seconds=1)
+    assert queue.wait_for_room(0) == 3
+    queue.add([TICKET])
+    assert queue.wait_for_room(0) == 2
 
 
 def test_a_closed_queue_ends_all_tickets_and_takes_no_more():

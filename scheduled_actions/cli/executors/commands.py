@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 
@@ -49,7 +50,8 @@ def executors() -> None:
 def work(project: Project, *, name: str, concurrency: int | None, grace: int, once: bool) -> None:
     """Run the actions of the executor NAME in this process, until stopped.
 
-    Any number of workers can run on any machines with the project and DATABASE_URL. On Ctrl-C or SIGTERM, the worker
+    Any number of workers can run on any machines with the project and DATABASE_URL; with carrier = "sqs", they also
+    need access to the queue. On Ctrl-C or SIGTERM, the worker
     starts nothing more, lets running handlers finish within the grace period, and releases the rest; a second signal
     ends the process immediately.
     """
@@ -59,7 +61,7 @@ def work(project: Project, *, name: str, concurrency: int | None, grace: int, on
 
     runtime = project.open()
     workers, settings = runtime.executors, runtime.config.settings
-    workers.check_carrier(name, "postgres")
+    workers.check_carrier(name, "postgres", "sqs")
     if not settings.enabled:
         raise Failure("the setting enabled is false, so that no action runs")
     # A worker waits for a database that is away, but not for a missing address.
@@ -69,7 +71,7 @@ def work(project: Project, *, name: str, concurrency: int | None, grace: int, on
     on_stop = partial(_print_stop, grace)
     if once:
         started = time.monotonic()
-        with stopping_early(workers.stop), handlers_aside():
+        with stopping_early(workers.stop), handlers_aside(), _broker_errors():
             options = WorkerOptions(until_idle=True, grace_seconds=grace, on_stop=on_stop)
             report = workers.work(name, options, concurrency=concurrency)
             report.remaining = sum(one.due for one in workers.find(name))
@@ -93,9 +95,25 @@ def work(project: Project, *, name: str, concurrency: int | None, grace: int, on
         number = counted(settings.concurrency if concurrency is None else concurrency, "handler")
         subject = f"worker of {name} ({listed(types, most=_MAX_TYPES)})"
         click.echo(one_line(f"{subject}: {number} at once, {name_of_process()}; press Ctrl-C to stop"))
-        listener.receive(lambda: workers.notify(name))
+        if not settings.executors[name].has_broker:
+            listener.receive(lambda: workers.notify(name))
         report = workers.work(name, options, concurrency=concurrency)
     click.echo(f"stopped: {processed(report)}")
+
+
+@contextmanager
+def _broker_errors() -> Iterator[None]:
+    """Convert an error of the broker to a failure of the command.
+
+    Raises:
+        Failure: The broker cannot be reached, or is not configured.
+    """
+    from scheduled_actions.executors.carriers import CarrierUnavailable
+
+    try:
+        yield
+    except CarrierUnavailable as error:
+        raise Failure(str(error)) from error
 
 
 def _warn_of_missing_handlers(name: str, types: Collection[str], known: Collection[str]) -> None:

@@ -179,8 +179,8 @@ class Executor:
     #: Action types, and prefixes of types followed by `*`.
     types: tuple[str, ...] = field(metadata={"check": checks.type_patterns})
     #: How actions reach the workers: they claim them from Postgres, or a broker carries tickets to them.
-    carrier: str = checks.setting("postgres", checks.one_of("postgres", "celery"))
-    #: The broker's queue; None: the name of the executor.
+    carrier: str = checks.setting("postgres", checks.one_of("postgres", "celery", "sqs"))
+    #: The broker's queue: a name, or for `sqs` also its URL; None: the name of the executor.
     queue: str | None = checks.setting(None, checks.queue_name)
     #: Environment variable with the URL of Celery's broker.
     url_env_var: str | None = checks.setting(None, checks.variable)

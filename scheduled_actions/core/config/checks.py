@@ -163,17 +163,20 @@ def _check_broker(name: str, given: Mapping[str, Any]) -> None:
     """Raise SettingError if an executor lacks the address of its broker, or has settings that do not apply to it."""
     carrier = given.get("carrier", "postgres")
     if carrier == "postgres" and (unused := next((one for one in _OF_BROKERS if one in given), None)):
-        raise SettingError(f"{name}.{unused}", None, 'applies only with carrier = "celery"')
+        raise SettingError(f"{name}.{unused}", None, 'applies only with carrier = "celery" or "sqs"')
+    if carrier == "sqs" and "url_env_var" in given:
+        expected = 'applies only with carrier = "celery"; boto3 reads its own environment variables'
+        raise SettingError(f"{name}.url_env_var", None, expected)
     if carrier == "celery" and not given.get("url_env_var"):
         expected = "must be the environment variable with the URL of the broker, such as MEDIA_BROKER_URL"
         raise SettingError(f"{name}.url_env_var", None, expected)
 
 
 def queue_name(value: Any) -> str:  # noqa: ANN401 - any value of TOML
-    """Return the name of a broker's queue."""
+    """Return the name of a broker's queue, or the URL of an SQS queue."""
     _require(
-        isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.\-]{1,100}", value),
-        'must be a name of 1 to 100 letters, digits, "_", "." or "-"',
+        isinstance(value, str) and re.fullmatch(r"https?://[\x21-\x7e]{1,500}|[A-Za-z0-9_.\-]{1,100}", value),
+        'must be a name of 1 to 100 letters, digits, "_", "." or "-", or the URL of an SQS queue',
     )
     return str(value)
 

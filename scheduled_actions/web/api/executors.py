@@ -25,7 +25,7 @@ class SeenWorkerDocument(ResponseModel):
     name=None,
     types="Action types, and prefixes of types followed by `*`. Empty: the executor was removed, and its queue returns "
     "to the ticks.",
-    carrier="How actions reach the workers: `postgres`, or `celery`.",
+    carrier="How actions reach the workers: `postgres`, `celery` or `sqs`.",
     untaken="Number of claimed actions that no worker has taken over, counted up to 10,000; with a broker, its untaken "
     "tickets.",
     oldest_untaken_at="When the oldest of them was claimed; null without any.",

@@ -146,7 +146,7 @@ def attention(name, **facts):
             executors("executors", carrier="celery", due=0, untaken=5, oldest_untaken_at=NOW - timedelta(minutes=3)),
             WARNING,
             "executor media: no worker has taken a ticket within the last day (5 untaken tickets)",
-            "check that workers of your Celery app run",
+            "check that its workers run",
         ),
         (
             executors("executors", carrier="celery", untaken=5, oldest_untaken_at=NOW - timedelta(minutes=1)),

@@ -54,8 +54,8 @@ def _workers(found: Sequence[ExecutorState], now: datetime) -> Check:
             WARNING,
             listed([_untaken(one) for one in untaken], most=_NAMES_MOST),
             (
-                "check that workers of your Celery app run (`celery -A APP worker -Q QUEUE`), with the same broker "
-                "and the same database as the ticks"
+                "check that its workers run (`celery -A APP worker -Q QUEUE`, or for SQS `scheduled-actions executors "
+                "work NAME`), with the same broker and the same database as the ticks"
             ),
         ),
         ok=f"{counted(workers, 'worker')} of {counted(len(found), 'executor')} seen in the last two minutes",
