@@ -57,22 +57,26 @@ class _Sender:
         #: When the executor may be tried again after a failure, on the monotonic clock.
         self._not_before = float("-inf")
 
-    def run(self, state: WorkerState, budget: TickBudget, report: TickReport) -> None:
+    def run(self, state: WorkerState, budget: TickBudget, report: TickReport) -> bool:
         """Send tickets until no action is due, too many tickets are untaken, or time is up; never raises.
 
         Args:
             state: The state of the process.
             budget: The time limits of the tick.
             report: The counts and errors are added to it.
+
+        Returns:
+            Whether any action was found.
         """
         if state.monotonic() < self._not_before:
-            return
+            return False
+        has_found = False
         try:
             # The carrier is opened before the first claim, so that nothing is claimed while the broker is away.
             carrier = self._open()
             run = _Run(self, carrier, self._as_tick(state, budget, report))
             while not state.is_stopping.is_set() and budget.may_start(state.monotonic()) and run.send_batch():
-                pass
+                has_found = True
             state.settler.release_deferred()
         except (CarrierUnavailable, ExtraMissing, psycopg.Error, ScheduledActionsError) as error:
             reason = str(error) if isinstance(error, CarrierUnavailable | ExtraMissing) else reason_of(error)
@@ -80,6 +84,7 @@ class _Sender:
         except Exception as error:
             log.exception("executor.failed executor=%s", self.name)
             self._fail(state, report, f"{type(error).__name__}: its tickets could not be sent")
+        return has_found
 
     def _as_tick(self, state: WorkerState, budget: TickBudget, report: TickReport) -> RunningTick:
         connection = RetryingConnection(state.database, state.monotonic, budget.answer_by)
@@ -287,6 +292,9 @@ class TickSenders:
         self._on_finished = on_finished
         self._lock = threading.Lock()
         self._has_finished = False
+        #: Whether the tick waits for the senders, and those that it wanted to start while they were running.
+        self._is_awaited = False
+        self._wanted: set[str] = set()
         self._report = TickReport()
 
     @property
@@ -295,16 +303,22 @@ class TickSenders:
         return bool(self._running)
 
     def takes_finished(self) -> bool:
-        """Return whether any sender has ended since the last call."""
-        has_finished, self._has_finished = self._has_finished, False
+        """Return whether any sender has found actions and ended since the last call; called before a wait for them."""
+        with self._lock:
+            self._is_awaited = True
+            has_finished, self._has_finished = self._has_finished, False
         return has_finished
 
     def start(self) -> None:
         """Start the senders that are not running."""
+        self._is_awaited = False
         for sender in self._senders:
-            if sender.name in self._running:
-                continue
-            self._running.add(sender.name)
+            with self._lock:
+                if sender.name in self._running:
+                    self._wanted.add(sender.name)
+                    continue
+                self._wanted.discard(sender.name)
+                self._running.add(sender.name)
             name = f"scheduled-actions-sender-{sender.name}"
             try:
                 threading.Thread(target=self._serve, args=[sender], name=name, daemon=True).start()
@@ -321,9 +335,13 @@ class TickSenders:
 
     def _serve(self, sender: _Sender) -> None:
         report = TickReport()
-        sender.run(self._state, self._budget, report)
+        has_found = sender.run(self._state, self._budget, report)
         with self._lock:
             self._report.add(report)
-        self._has_finished = True
-        self._running.discard(sender.name)
-        self._on_finished()
+            self._has_finished |= has_found
+            self._running.discard(sender.name)
+            is_wanted = sender.name in self._wanted
+        # A tick that lingers starts the senders whenever it is nudged. Without these conditions, the end of a run that
+        # found nothing would start the next one at once.
+        if has_found or is_wanted or self._is_awaited:
+            self._on_finished()

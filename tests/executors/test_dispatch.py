@@ -309,6 +309,22 @@ def test_a_broker_that_hangs_delays_no_other_action_and_no_answer(connection, a_
     assert len(broker.tickets) == 1
 
 
+def test_a_lingering_tick_looks_for_actions_of_an_executor_only_once_a_second(a_carried_project, monkeypatch):
+    project = a_carried_project(cut, linger_seconds=3, default_timeout_seconds=5)
+    searches = []
+    original = dispatch.ExecutorQueue.claim
+
+    def claim(queue, *args, **options):
+        searches.append(time.monotonic())
+        return original(queue, *args, **options)
+
+    monkeypatch.setattr(dispatch.ExecutorQueue, "claim", claim)
+    project.processor.tick(lingers=True)
+
+    # One at the beginning, and one for each second.
+    assert 2 <= len(searches) <= 6
+
+
 def test_a_lingering_tick_sends_tickets_of_actions_that_become_due_meanwhile(connection, a_carried_project, broker):
     project = a_carried_project(cut, linger_seconds=30, max_duration_seconds=55, default_timeout_seconds=1)
     insert(connection, action_type="video:cut", scheduled_at=database_now(connection) + timedelta(seconds=1))
