@@ -117,8 +117,8 @@ bench-peers: $(DEV) ## Compare with other queues; installs them below .scheduled
 bench-install: $(DEV) ## Measure the time, downloads and size of an installation, from git clone to the first action
 	$(BIN)/python -m benchmarks.install $(ARGS)
 
-proof-executors: $(DEV) ## Kill, freeze and restart ticks, Redis and Celery workers 20 times in each way, for 20 minutes
-	EXECUTORS=whole $(BIN)/pytest -m slow tests/faults/test_celery_workers.py $(ARGS)
+proof-executors: $(DEV) ## Kill ticks, brokers and workers 20 times in each way; needs Redis and RabbitMQ, two hours
+	EXECUTORS=whole $(BIN)/pytest -m slow tests/faults/test_executors.py $(ARGS)
 
 proof-limits: $(DEV) ## Check limits per key while processes are killed and Postgres restarts, for five minutes
 	LIMITS=whole $(BIN)/pytest -m slow tests/faults/test_limits.py $(ARGS)
