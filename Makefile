@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo demo-executors demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-executors proof-limits proof-malice proof-on-time proof-pgbouncer proof-soak proof-vercel trace-paths format lint types registry docs-benchmarks docs-drawings ci
+.PHONY: help install run demo demo-executors demo-license test test-faults test-malice test-browser test-docs screenshots bench bench-smoke bench-cost bench-peers bench-install proof-executors proof-limits proof-malice proof-on-time proof-pgbouncer proof-scale proof-soak proof-vercel trace-paths format lint types registry docs-benchmarks docs-drawings ci
 
 # The first Python on the path that is 3.11 or newer; override: `make install PYTHON=/path/to/python`.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -104,6 +104,7 @@ bench: $(DEV) ## Run the benchmarks; write benchmarks/results/latest.json and be
 bench-smoke: $(DEV) ## Run each benchmark once with small numbers to check that it works
 	$(BIN)/python -m benchmarks --smoke
 	$(BIN)/python -m benchmarks.cost --smoke
+	$(BIN)/python -m proofs.scale --smoke
 
 bench-cost: $(DEV) ## Measure CPU time, WAL bytes and statements per action; ARGS="--compare before.json"
 	@mkdir -p benchmarks/results
@@ -131,6 +132,9 @@ proof-on-time: $(DEV) ## Check that 1,000 actions start on time with a minute cr
 
 proof-pgbouncer: $(DEV) ## Check all guarantees behind PgBouncer: transaction mode, 2 connections, 16 pings
 	$(BIN)/pytest -m slow tests/faults/test_transaction_pooler.py $(ARGS)
+
+proof-scale: $(DEV) ## Measure what ticks, workers and Celery cost per action, and what rates need; ARGS=--docs
+	$(BIN)/python -m proofs.scale $(ARGS)
 
 proof-soak: $(DEV) ## Check all guarantees while processes are killed and Postgres restarts, for ten minutes
 	SOAK=whole $(BIN)/pytest -m slow tests/faults/test_soak.py $(ARGS)

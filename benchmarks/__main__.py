@@ -25,6 +25,7 @@ from benchmarks import (
     deliveries,
     drain,
     empty_tick,
+    executors,
     fairness,
     imports,
     lateness,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 BENCHMARKS: dict[str, Callable[[Bench], list[Comparison]]] = {
     "drain": drain.run,
+    "executors": executors.run,
     "sweep": sweep.run,
     "schedule-single": schedule_single.run,
     "schedule-bulk": schedule_bulk.run,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.database.connection import Connection
 
-    _Runner = Callable[[Bench, str, Connection], AbstractContextManager[None]]
+    Runner = Callable[[Bench, str, Connection], AbstractContextManager[None]]
 
 #: Time before the first instant, in which all actions are inserted.
 _LEAD_SECONDS = 1.0
@@ -54,11 +54,11 @@ def run(bench: Bench) -> list[Comparison]:
     def one_round(number: int) -> dict[str, float]:
         figures: dict[str, float] = {}
         for way in sorted(ways, reverse=bool(number % 2)):
-            values, bare = _late(bench, ways[way], seed=number)
+            values, bare = late(bench, ways[way], seed=number)
             bench.lateness.setdefault(way, []).extend(values)
             bench.lateness.setdefault("bare loop", []).extend(bare)
-            figures |= {f"{way} {name}": value for name, value in _percentiles(values).items()}
-            figures |= {f"bare loop during {way} {name}": value for name, value in _percentiles(bare).items()}
+            figures |= {f"{way} {name}": value for name, value in percentiles(values).items()}
+            figures |= {f"bare loop during {way} {name}": value for name, value in percentiles(bare).items()}
         return figures
 
     took = bench.collect(one_round, rounds=bench.scale.spread_rounds)
@@ -76,11 +76,12 @@ def run(bench: Bench) -> list[Comparison]:
     ]
 
 
-def _percentiles(values: Sequence[float]) -> dict[str, float]:
+def percentiles(values: Sequence[float]) -> dict[str, float]:
+    """Return the median, the 99th percentile and the maximum."""
     return {"p50": median(values), "p99": quantiles(values, n=100, method="inclusive")[98], "max": max(values)}
 
 
-def _late(bench: Bench, runner: _Runner, *, seed: int) -> tuple[list[float], list[float]]:
+def late(bench: Bench, runner: Runner, *, seed: int) -> tuple[list[float], list[float]]:
     """Return the lateness of each action, and of each iteration of the bare loop, in milliseconds."""
     count, seconds = bench.scale.spread
     draw = random.Random(seed)

@@ -58,6 +58,7 @@ TARGETS += [
     "proof-malice",
     "proof-on-time",
     "proof-pgbouncer",
+    "proof-scale",
     "proof-soak",
     "proof-vercel",
     "trace-paths",

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.docs and not options.measured:
         parser.error("--docs needs --measured")
-    _silence_logs()
+    silence_logs()
     code, costs = 0, Costs()
     if options.measured:
         costs = _read(options.measured)
@@ -73,7 +73,7 @@ def _measure(wanted: Sequence[Feature], size: Size, costs: Costs, file: Path | N
     with ExitStack() as stack:
         server = stack.enter_context(databases())
         if server.is_embedded:
-            _configure(server)
+            configure(server)
         there = stack.enter_context(receiver())
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="scheduled-actions-bench-"))
         setting = setting_of(server)
@@ -149,7 +149,7 @@ def _notes(costs: Costs, size: Size, *, has_whole_pages: bool) -> list[str]:
     return notes
 
 
-def _configure(server: Databases) -> None:
+def configure(server: Databases) -> None:
     """Apply `_SERVER` to the temporary server and wait until it is in effect."""
     with server.connection() as connection:
         for name, value in _SERVER.items():
@@ -166,7 +166,7 @@ def _setting(server: Databases, name: str) -> Any:  # noqa: ANN401 - as the serv
     return row and row[0]
 
 
-def _silence_logs() -> None:
+def silence_logs() -> None:
     """Create log records, as in production, but write them nowhere."""
     log = logging.getLogger("scheduled_actions")
     log.addHandler(logging.NullHandler())

@@ -23,7 +23,7 @@ from psycopg.pq import TransactionStatus
 from benchmarks.harness import WrongResultError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from types import TracebackType
     from typing import Self
 
@@ -31,11 +31,17 @@ if TYPE_CHECKING:
 
 #: The parts of a tick. `OTHER`: looking for work, the tick's row, waits and wake-ups, counting what remains.
 CLAIM, RUN, SETTLE, OTHER = "claim", "run", "settle", "rest of the tick"
+#: Only the workers of executors take actions over.
+TAKE_OVER = "take over"
 #: A transaction on the tick's own thread belongs to the first step whose pattern one of its statements matches.
 _PATTERNS = {
     CLAIM: re.compile(
         rb"'processing'.*,\s+claim_token = (\$|case)|insert into scheduled_action_holds|scheduled_actions_claim_free\("
+        # The search of a worker in the queue of its executor.
+        rb"|select e\.type_patterns, e\.is_returning"
     ),
+    # Both statements: reading the rows of tickets, and taking the actions over.
+    TAKE_OVER: re.compile(rb"\) t \(id, token|with ordinality t \(id, token"),
     # Also announcements without outcomes, as after transactional handlers.
     SETTLE: re.compile(rb"claim_token = null|scheduled_actions_complete\(|scheduled_action_ticks t\s+set\s+running = "),
 }
@@ -285,13 +291,13 @@ class Meter:
         return time.clock_gettime(~pid << 3 | 2)
 
 
-def check_steps(costs: dict[str, Cost]) -> None:
-    """Check that claims and settlements were recognised.
+def check_steps(costs: dict[str, Cost], steps: Iterable[str] = (CLAIM, SETTLE)) -> None:
+    """Check that claims and settlements, or other steps, were recognised.
 
     Raises:
         WrongResultError: No statement matched a pattern; update `_PATTERNS` after changing the SQL.
     """
-    for step in _PATTERNS:
+    for step in steps:
         if not costs[step].statements:
             raise WrongResultError(f"statements recognised as {step}", found=0, expected="some")
 

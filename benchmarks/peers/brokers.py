@@ -29,7 +29,7 @@ def redis_server(program: Path) -> Iterator[str]:
     directory = tempfile.mkdtemp(prefix="scheduled-actions-redis-")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = [program, "--bind", "127.0.0.1", "--port", str(port), "--dir", directory]
+    command = [str(program), "--bind", "127.0.0.1", "--port", str(port), "--dir", directory]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait_until_up(port)

@@ -1,0 +1,1 @@
+"""Measure what an action costs on each path, and compute what a rate of actions needs."""
